@@ -1,0 +1,43 @@
+"""Facts: the closed vocabulary in which plugins say what they provide, need and refuse.
+
+Closed, because a typo in a free string would be a rule that never fires. A stranger's own
+fact is written `x-<distribution>/<fact>`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import field, frozen
+
+GROUPED_SAMPLES: Final = "grouped-samples"
+MIXED_VERSIONS: Final = "mixed-version-rollouts"
+STRICTLY_ON_POLICY: Final = "strictly-on-policy"
+SAMPLED_LOGPROBS: Final = "sampled-logprobs"
+TASK_SOURCE: Final = "task-source"
+DATA_ROWS: Final = "data-rows"
+LOCAL_PROCESS: Final = "engine-in-driver"
+
+VOCABULARY: Final = {
+    GROUPED_SAMPLES: "every prompt is sampled more than once (group-size > 1)",
+    MIXED_VERSIONS: "one rollout may hold tokens of several policy versions (partial, max-staleness > 0)",
+    STRICTLY_ON_POLICY: "every trained token was sampled by the current policy (max-staleness = 0)",
+    SAMPLED_LOGPROBS: "the engine returns the log-probability of each token under the distribution it was drawn from",
+    TASK_SOURCE: "the environment makes its own tasks, so --data is not needed",
+    DATA_ROWS: "tasks come from rows of --data",
+    LOCAL_PROCESS: "the engine runs inside the driver's own process",
+}
+
+
+@frozen(kw_only=True)
+class Facts:
+    """What one chosen plugin states about itself under its options."""
+
+    provides: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    """True once this plugin is in the plan."""
+    needs: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    """Must be provided by someone in the plan."""
+    refuses: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    """Must not be provided by anyone in the plan."""
+    owns: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    """Exclusive things, e.g. `mesh-axis:ep`; two owners of one thing are a conflict."""

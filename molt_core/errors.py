@@ -1,0 +1,54 @@
+"""Every error that reaches a user, with the exit code it ends the command with.
+
+A message says what, where, got, wanted and what to do. A `ValueError` never reaches a
+user bare: the place that knows the flag or the file turns it into one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from molt_core.api.findings import Finding
+
+
+class MoltError(Exception):
+    """Root of all errors that the command line prints without a traceback."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class ConfigError(MoltError):
+    """What the user asked for can't be: wrong flags, files, plugins or combinations.
+
+    Carries every finding, so that all mistakes are shown at once.
+    """
+
+    exit_code = 2
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self.findings = tuple(findings)
+        super().__init__("\n".join(finding.message for finding in self.findings))
+
+
+class PreflightError(MoltError):
+    """The machine lacks something: a package, a version, memory, CPUs, a writable folder."""
+
+    exit_code = 3
+
+
+class RunError(MoltError):
+    """The run started and could not go on. `reason` is a short word for the ledger."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, reason: str = "run_error") -> None:
+        self.reason = reason
+        super().__init__(message)
+
+
+class Interrupted(MoltError):
+    """The user or a scheduler asked the run to stop; what was computed is saved."""
+
+    exit_code = 130
