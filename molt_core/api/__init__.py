@@ -1,0 +1,1 @@
+"""What plugin authors import. Stable and versioned: one API number per slot, in `spec`."""

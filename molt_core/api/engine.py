@@ -1,0 +1,104 @@
+"""Slot `engines`: token ids in, token ids with log-probabilities and policy versions out.
+
+API 1. The factory is called as `factory(options, context)` in the engine's process; `start`
+does the heavy work. An engine samples from exactly softmax(logits / temperature): no nucleus,
+no penalties, nothing from a model's generation_config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+from attrs import cmp_using, field, frozen
+
+from molt_core.experience.segment import FloatArray, IntArray
+
+
+@frozen(kw_only=True)
+class EngineContext:
+    """What an engine needs to know of the run."""
+
+    model_folder: str
+    """Local folder with config, weights and tokenizer, or a Hugging Face id."""
+    dtype: Literal["float32", "bfloat16"]
+    max_length: int
+    """Most tokens of prompt and reply together."""
+    max_concurrency: int
+    """Most requests that the run keeps in flight on this engine."""
+    seed: int
+    index: int
+    """Number of this replica, from 0."""
+    num_threads: int
+    end_token_ids: tuple[int, ...]
+    """Any of these ends a reply; the token itself belongs to the reply."""
+
+
+@frozen(kw_only=True)
+class GenerateRequest:
+    request_id: str
+    token_ids: Sequence[int]
+    max_tokens: int
+    temperature: float
+    """0 is greedy; used for evaluation only."""
+    seed: int | None = None
+
+
+def _float32(values: object) -> FloatArray:
+    return np.asarray(values, dtype=np.float32)
+
+
+def _int32(values: object) -> IntArray:
+    return np.asarray(values, dtype=np.int32)
+
+
+@frozen(kw_only=True)
+class Generation:
+    """One reply of N tokens."""
+
+    token_ids: IntArray = field(converter=_int32, eq=cmp_using(eq=np.array_equal))
+    """[N] int32."""
+    logprobs: FloatArray = field(converter=_float32, eq=cmp_using(eq=np.array_equal))
+    """[N] float32, log softmax(logits / temperature) of each token when it was sampled; at temperature 0 unscaled."""
+    versions: IntArray = field(converter=_int32, eq=cmp_using(eq=np.array_equal))
+    """[N] int32, policy version that sampled each token."""
+    finish_reason: Literal["stop", "length"]
+
+
+@frozen(kw_only=True)
+class Weights:
+    """Published weights of one policy version: a safetensors file with Hugging Face names."""
+
+    version: int
+    path: Path
+    """In shared memory of the trainer's node where there is one."""
+    num_bytes: int
+
+
+class Engine(Protocol):
+    async def start(self) -> None:
+        """Load the model; returns when requests can be served. Version is 0."""
+        ...
+
+    async def generate(self, request: GenerateRequest) -> Generation:
+        """Cancelling the call aborts the request."""
+        ...
+
+    async def update_weights(self, weights: Weights, *, drain: bool) -> None:
+        """Load new weights. Tokens sampled afterwards carry `weights.version`.
+
+        drain=True lets requests in flight finish first; drain=False freezes them, and they go on
+        under the new weights. No cache of the old weights survives. When this returns, the weights
+        are in use. Raises if any tensor is missing, unknown or of another shape.
+        """
+        ...
+
+    async def check_health(self) -> None:
+        """Raises when the engine can't serve any more."""
+        ...
+
+    async def stop(self) -> None:
+        """End every process and thread that the engine started. May be called twice."""
+        ...

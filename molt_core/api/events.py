@@ -1,0 +1,66 @@
+"""What observers are told. One frozen event per hook; fields are only ever added."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from molt_core.experience.rollout import RolloutSummary
+
+
+@frozen(kw_only=True)
+class RunStarted:
+    run_folder: Path
+    plan: Mapping[str, Any]
+    """The frozen plan, as in plan.json."""
+
+
+@frozen(kw_only=True)
+class RolloutFinished:
+    step: int
+    """Step that the trainer is at."""
+    summary: RolloutSummary
+
+
+@frozen(kw_only=True)
+class StepFinished:
+    step: int
+    """From 1."""
+    metrics: Mapping[str, float]
+    """Read-only; names as in docs/metrics.md."""
+
+
+@frozen(kw_only=True)
+class WeightsPublished:
+    version: int
+    seconds: float
+    num_bytes: int
+
+
+@frozen(kw_only=True)
+class CheckpointSaved:
+    step: int
+    path: Path
+    seconds: float
+
+
+@frozen(kw_only=True)
+class EvalFinished:
+    step: int
+    version: int
+    """Policy version that was evaluated."""
+    metrics: Mapping[str, float]
+
+
+@frozen(kw_only=True)
+class RunFinished:
+    outcome: str
+    """`done`, `stopped_early`, `interrupted` or `failed`."""
+    step: int
+    error: str = ""
+
+
+Event = RunStarted | RolloutFinished | StepFinished | WeightsPublished | CheckpointSaved | EvalFinished | RunFinished

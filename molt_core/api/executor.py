@@ -1,0 +1,66 @@
+"""Slot `executors`: puts the run's processes somewhere and carries calls to them.
+
+API 1. The factory is called as `factory(options, run_options)`. The core asks for actors by
+role; where they run, and how calls and bytes travel, is the executor's matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from attrs import field, frozen
+
+
+@frozen(kw_only=True)
+class ActorRequest:
+    """One process-like thing to start."""
+
+    name: str
+    """`engine-0`, `trainer-1`, `worker-0`: used in messages."""
+    factory: str
+    """`module:attribute`, called as `factory(store, *args)` in the actor's process."""
+    args: tuple[Any, ...] = ()
+    """JSON-like values."""
+    env: Mapping[str, str] = field(factory=dict)
+    """Environment variables that must be set before the factory's module is imported."""
+    num_cpus: float = 1
+    own_process: bool = False
+    """Can't share a process with others (ranks above 0 of a process group)."""
+
+
+class Handle(Protocol):
+    """A started actor. May be passed to other actors as an argument of `call`."""
+
+    name: str
+
+    async def call(self, method: str, *args: Any) -> Any:
+        """Run a method, sync or async, and return its result.
+
+        Raises:
+            RunError: the actor died, or does not answer; the message names it and the cause.
+            Exception: what the method itself raised.
+        """
+        ...
+
+
+class Executor(Protocol):
+    async def start(self) -> None:
+        """Connect, and check that what the run needs is there. Raises PreflightError with numbers."""
+        ...
+
+    async def spawn(self, request: ActorRequest) -> Handle: ...
+
+    async def stop(self) -> None:
+        """Stop and await every actor. May be called twice."""
+        ...
+
+
+class Store(Protocol):
+    """Where a worker leaves the heavy part of a rollout. The executor passes it to every actor."""
+
+    def put(self, data: bytes) -> Any:
+        """Returns a reference that pickles small."""
+        ...
+
+    def get(self, reference: Any) -> bytes: ...

@@ -1,0 +1,49 @@
+"""Slot `losses`: from log-probs and advantages to a loss. torch.
+
+API 1. The factory is called as `factory(options)`. Only sampled tokens arrive, as flat
+vectors, so nothing at a masked position can touch the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from attrs import field, frozen
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from molt_core.experience.batch import Window
+
+
+@frozen(kw_only=True, eq=False)
+class TokenBatch:
+    """The N sampled tokens of one micro-batch. N may be 0."""
+
+    logprobs: Tensor
+    """[N] float32 under the current policy at the sampling temperature; carries the gradient."""
+    behaviour_logprobs: Tensor
+    """[N] float32 as sampled."""
+    advantages: Tensor
+    """[N] float32."""
+    entropy: Tensor
+    """[N] float32 of the current policy at the sampling temperature, without gradient."""
+    rollout_index: Tensor
+    """[N] int64, number of the rollout within the window."""
+    group_index: Tensor
+    """[N] int64, number of the prompt within the window."""
+    window: Window
+    """Counts of the whole optimizer window, for denominators."""
+
+
+@frozen(kw_only=True, eq=False)
+class LossOutput:
+    loss: Tensor
+    """Scalar. Summed over micro-batches and ranks it is the loss of the window: no further averaging."""
+    token_sums: Mapping[str, Tensor] = field(factory=dict)
+    """Metric name to a detached scalar, summed over the micro-batch's tokens; reported divided by all tokens."""
+
+
+class Loss(Protocol):
+    def __call__(self, tokens: TokenBatch) -> LossOutput: ...

@@ -1,0 +1,73 @@
+"""Slot `trainers`: holds the model and the optimizer, one object per rank.
+
+API 1. The factory is called as `factory(options, context, loss)` in each rank's process, after
+`torch.distributed` rendezvous variables are known. Every method is collective: all ranks are
+called with the same arguments, apart from their own items in `step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from attrs import field, frozen
+
+if TYPE_CHECKING:
+    from molt_core.api.engine import Weights
+    from molt_core.experience.batch import TrainBatch
+
+
+@frozen(kw_only=True)
+class TrainerContext:
+    model_folder: str
+    dtype: Literal["float32", "bfloat16"]
+    """Compute dtype, and the dtype of published weights. Master weights are float32."""
+    lr: float
+    temperature: float
+    """Sampling temperature that log-probs are computed at."""
+    max_length: int
+    seed: int
+    rank: int
+    world_size: int
+    rendezvous: str
+    """`tcp://host:port`, of rank 0; empty for a single rank."""
+    num_threads: int
+
+
+@frozen(kw_only=True)
+class StepResult:
+    """What one optimizer step did; equal on all ranks."""
+
+    applied: bool
+    """False when loss or gradient was not finite: weights and optimizer are as before the step."""
+    metrics: Mapping[str, float] = field(factory=dict)
+    """`policy/loss`, `policy/grad_norm`, `policy/entropy`, `policy/clip_ratio`, `mismatch/kl`, …"""
+
+
+class Trainer(Protocol):
+    def start(self) -> None:
+        """Load the model, shard it, make the optimizer."""
+        ...
+
+    def step(self, batch: TrainBatch) -> StepResult:
+        """One optimizer step over the window."""
+        ...
+
+    def publish(self, version: int, folder: Path) -> Weights | None:
+        """Write the weights in compute dtype for engines to load; rank 0 returns where, others None."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Model and optimizer state, exactly, for going on later."""
+        ...
+
+    def load(self, folder: Path) -> None:
+        """The inverse of `save`."""
+        ...
+
+    def export(self, folder: Path) -> None:
+        """A Hugging Face checkpoint: config, safetensors in compute dtype, tokenizer."""
+        ...
+
+    def stop(self) -> None: ...

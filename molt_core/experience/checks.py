@@ -1,0 +1,103 @@
+"""Every invariant of the schema as a named check.
+
+`violations(rollout)` returns the broken ones in words; the worker runs it on each rollout
+before it leaves the process, so a wrong rollout is dropped with a reason instead of trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+
+from molt_core.experience.rollout import TRAINABLE, Rollout
+from molt_core.experience.segment import NOT_SAMPLED, Segment
+
+
+def one_token_axis(segment: Segment) -> bool:
+    """All arrays of a segment are one-dimensional and have one length."""
+    arrays = (segment.token_ids, segment.sampled, segment.logprobs, segment.versions)
+    return all(array.shape == segment.token_ids.shape and array.ndim == 1 for array in arrays)
+
+
+def token_ids_are_valid(segment: Segment) -> bool:
+    """No token id is negative."""
+    return bool((segment.token_ids >= 0).all())
+
+
+def first_token_is_given(segment: Segment) -> bool:
+    """The first token was not sampled: nothing would predict it."""
+    return segment.num_tokens > 0 and not segment.sampled[0]
+
+
+def sampled_logprobs_are_finite(segment: Segment) -> bool:
+    """Each sampled token has a finite log-probability that is not above 0 (1e-4 for rounding)."""
+    logprobs = segment.logprobs[segment.sampled]
+    return bool(np.isfinite(logprobs).all() and (logprobs <= 1e-4).all())
+
+
+def given_tokens_carry_nothing(segment: Segment) -> bool:
+    """Tokens that were not sampled have log-probability 0 and version -1."""
+    given = ~segment.sampled
+    return bool((segment.logprobs[given] == 0).all() and (segment.versions[given] == NOT_SAMPLED).all())
+
+
+def sampled_tokens_have_versions(segment: Segment) -> bool:
+    """Each sampled token says which policy version sampled it."""
+    return bool((segment.versions[segment.sampled] >= 0).all())
+
+
+def versions_never_go_back(segment: Segment) -> bool:
+    """Within a segment later tokens come from the same or a later policy."""
+    return bool((np.diff(segment.versions[segment.sampled]) >= 0).all())
+
+
+SEGMENT_CHECKS: Final[tuple[Callable[[Segment], bool], ...]] = (
+    one_token_axis,
+    token_ids_are_valid,
+    first_token_is_given,
+    sampled_logprobs_are_finite,
+    given_tokens_carry_nothing,
+    sampled_tokens_have_versions,
+    versions_never_go_back,
+)
+
+
+def trainable_has_sampled_tokens(rollout: Rollout) -> bool:
+    """A finished or truncated rollout holds at least one sampled token."""
+    return rollout.outcome not in TRAINABLE or any(segment.num_sampled for segment in rollout.segments)
+
+
+def trainable_has_finite_reward(rollout: Rollout) -> bool:
+    """A finished or truncated rollout has a finite reward."""
+    return rollout.outcome not in TRAINABLE or (rollout.reward is not None and bool(np.isfinite(rollout.reward)))
+
+
+def excluded_has_reason_and_no_reward(rollout: Rollout) -> bool:
+    """A failed or abstained rollout has a reason and no reward: failed is not finished."""
+    return rollout.outcome in TRAINABLE or (bool(rollout.reason) and rollout.reward is None)
+
+
+ROLLOUT_CHECKS: Final[tuple[Callable[[Rollout], bool], ...]] = (
+    trainable_has_sampled_tokens,
+    trainable_has_finite_reward,
+    excluded_has_reason_and_no_reward,
+)
+
+
+def violations(rollout: Rollout) -> list[str]:
+    """Names and sentences of the broken invariants; empty when the rollout is sound."""
+    return list(_violations(rollout))
+
+
+def _violations(rollout: Rollout) -> Iterator[str]:
+    for number, segment in enumerate(rollout.segments):
+        # a segment without one shared axis can't be looked at any further
+        checks = SEGMENT_CHECKS if one_token_axis(segment) else (one_token_axis,)
+        for segment_check in checks:
+            if not segment_check(segment):
+                yield f"{segment_check.__name__} (segment {number}): {segment_check.__doc__}"
+    for rollout_check in ROLLOUT_CHECKS:
+        if not rollout_check(rollout):
+            yield f"{rollout_check.__name__}: {rollout_check.__doc__}"

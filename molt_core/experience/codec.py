@@ -1,0 +1,73 @@
+"""Rollouts to and from bytes: the safetensors format with our JSON in its header. No pickle.
+
+The header's `molt` entry holds everything that is not an array, and the schema number.
+Readers accept the current schema only and say so otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any, Final
+
+import numpy as np
+from safetensors.numpy import load, save
+
+from molt_core.experience.rollout import Outcome, Rollout
+from molt_core.experience.segment import Segment
+
+SCHEMA: Final = 1
+ARRAYS: Final = ("token_ids", "sampled", "logprobs", "versions")
+
+
+def encode(rollout: Rollout) -> bytes:
+    """Serialise one rollout."""
+    tensors = {
+        f"{number}.{name}": np.asarray(getattr(segment, name))
+        for number, segment in enumerate(rollout.segments)
+        for name in ARRAYS
+    }
+    header = {
+        "schema": SCHEMA,
+        "num_segments": len(rollout.segments),
+        "rollout_id": rollout.rollout_id,
+        "group_id": rollout.group_id,
+        "outcome": str(rollout.outcome),
+        "reward": rollout.reward,
+        "reason": rollout.reason,
+        "detail": rollout.detail,
+        "info": dict(rollout.info),
+        "prompt_text": rollout.prompt_text,
+        "reply_text": rollout.reply_text,
+        "seconds": rollout.seconds,
+    }
+    return save(tensors, metadata={"molt": json.dumps(header)})
+
+
+def decode(data: bytes) -> Rollout:
+    """The inverse of `encode`.
+
+    Raises:
+        ValueError: the bytes are no rollout, or of another schema.
+    """
+    header = _header(data)
+    num_segments = header.pop("num_segments")
+    outcome = Outcome(header.pop("outcome"))
+    del header["schema"]
+    tensors = load(data)
+    segments = tuple(
+        Segment(**{name: tensors[f"{number}.{name}"] for name in ARRAYS}) for number in range(num_segments)
+    )
+    return Rollout(segments=segments, outcome=outcome, **header)
+
+
+def _header(data: bytes) -> dict[str, Any]:
+    try:
+        (length,) = struct.unpack_from("<Q", data)
+        header = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["molt"])
+    except (struct.error, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"these {len(data)} bytes hold no rollout: {error!r}") from error
+    if not isinstance(header, dict) or header.get("schema") != SCHEMA:
+        schema = header.get("schema") if isinstance(header, dict) else None
+        raise ValueError(f"rollout has schema {schema}, this version reads {SCHEMA}")
+    return header
