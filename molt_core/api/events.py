@@ -53,6 +53,8 @@ class EvalFinished:
     version: int
     """Policy version that was evaluated."""
     metrics: Mapping[str, float]
+    summaries: tuple[RolloutSummary, ...]
+    """The evaluated rollouts, in order of prompts."""
 
 
 @frozen(kw_only=True)
@@ -60,6 +62,10 @@ class RunFinished:
     outcome: str
     """`done`, `stopped_early`, `interrupted` or `failed`."""
     step: int
+    ledger: Mapping[str, Any]
+    """Final counts, as in the last line of ledger.jsonl."""
+    checkpoint: Path | None = None
+    """The last one saved."""
     error: str = ""
 
 

@@ -18,6 +18,10 @@ class Group:
     dispatched_at_version: int
     """Published policy version when the first rollout started; no token of the group is older."""
     rollouts: tuple[RolloutSummary, ...]
+    started_s: float = 0.0
+    """When the first rollout was dispatched, on the loop's clock."""
+    finished_s: float = 0.0
+    """When the last rollout ended, on the loop's clock."""
 
     @property
     def trainable(self) -> tuple[RolloutSummary, ...]:

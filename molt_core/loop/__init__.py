@@ -1,0 +1,1 @@
+"""The asynchronous loop: sample, collect, learn, publish. Knows protocols only."""

@@ -1,0 +1,273 @@
+"""The loop: sample, collect, learn, publish; evaluate and save in between; end in order.
+
+In go protocols (`ports`), options and task sources; out come events and a checkpoint. Producer
+and learner run side by side and meet in the buffer, which alone decides who may go on. A stop,
+a lost engine or a failed step closes the buffer; the learner then ends after the step it is
+in, everything unfinished is accounted for, the last good weights are saved, and only then is
+the cause raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from attrs import frozen
+
+from molt_core.api.estimator import Estimator
+from molt_core.api.events import (
+    CheckpointSaved,
+    EvalFinished,
+    Event,
+    RunFinished,
+    StepFinished,
+    WeightsPublished,
+)
+from molt_core.api.run_options import RunOptions
+from molt_core.data.tasks import Task, TaskSource
+from molt_core.errors import Interrupted, RunError
+from molt_core.experience import Group
+from molt_core.loop.buffer import Buffer
+from molt_core.loop.evaluate import evaluate
+from molt_core.loop.learner import Learned, learn
+from molt_core.loop.ports import Policy, Published, Sampler
+from molt_core.loop.producer import Producer
+from molt_core.loop.stop import Stopped, StopSignal
+from molt_core.report.ledger import Ledger
+from molt_core.report.metrics import eval_metrics, step_metrics
+
+MAX_SKIPPED_IN_A_ROW = 3
+"""Non-finite steps after which the run ends: the weights are sound, but nothing is learned any more."""
+REWARD_PATIENCE = 3
+"""Steps over which the mean reward has to stay at `stop_at_reward`."""
+
+
+@frozen(kw_only=True)
+class LoopParts:
+    """What `launch` builds and hands to the loop."""
+
+    sampler: Sampler
+    policy: Policy
+    estimator: Estimator
+    needs_groups: bool
+    tasks: TaskSource
+    eval_tasks: tuple[Task, ...]
+    eval_name: str
+    max_tokens: int
+    ledger: Ledger
+    notify: Callable[[Event], None]
+    stop: StopSignal
+
+
+class Controller:
+    def __init__(self, run: RunOptions, parts: LoopParts) -> None:
+        self._run = run
+        self._parts = parts
+        self._buffer = Buffer(
+            prompts_per_step=run.prompts_per_step, max_staleness=run.max_staleness, rounds=run.steps
+        )
+        self._producer = Producer(
+            run=run, max_tokens=parts.max_tokens, needs_groups=parts.needs_groups, tasks=parts.tasks,
+            sampler=parts.sampler, buffer=self._buffer, ledger=parts.ledger, notify=parts.notify,
+        )  # fmt: skip
+        self._step = 0
+        self._version = 0
+        self._skipped_in_a_row = 0
+        self._good_steps_in_a_row = 0
+        self._outcome = "done"
+        self._checkpoint: Path | None = None
+        self._saved_step: int | None = None
+
+    async def run(self) -> str:
+        """Train. Returns `done` or `stopped_early`.
+
+        Raises:
+            Interrupted: a stop was requested; the state is saved.
+            RunError: the run could not go on; what was trained is saved if the trainer lives.
+        """
+        error: BaseException | None = None
+        try:
+            await self._evaluate()
+            await self._train()
+            await self._evaluate()
+        except Stopped as stopped:
+            self._outcome = "interrupted"
+            error = Interrupted(f"stopped by {stopped} after step {self._step}")
+        except Exception as failure:  # noqa: BLE001 - whatever failed, the state is saved and the ledger closed first
+            self._outcome = "failed"
+            error = first_cause(failure)
+        reason = {"interrupted": "interrupted", "failed": "run_failed"}.get(self._outcome, "run_ended")
+        self._parts.ledger.drop_pending(reason)
+        await self._save_last(error)
+        self._parts.notify(
+            RunFinished(
+                outcome=self._outcome,
+                step=self._step,
+                ledger=self._parts.ledger.as_dict(),
+                checkpoint=self._checkpoint,
+                error=str(error or ""),
+            )
+        )
+        if error is not None:
+            raise error
+        return self._outcome
+
+    async def _train(self) -> None:
+        producer = asyncio.create_task(self._producer.run(), name="producer")
+        learner = asyncio.create_task(self._learn(), name="learner")
+        stop = asyncio.create_task(self._parts.stop.wait(), name="stop")
+        try:
+            await asyncio.wait({learner, producer, stop}, return_when=asyncio.FIRST_COMPLETED)
+            failed = producer.done() and producer.exception() is not None
+            if stop.done() or failed:
+                await self._buffer.close()
+                producer.cancel()
+            await learner
+            if failed:
+                producer.result()
+            if self._parts.stop.is_set:
+                raise Stopped(self._parts.stop.reason)
+        finally:
+            await self._buffer.close()
+            for task in (producer, learner, stop):
+                task.cancel()
+            await asyncio.gather(producer, learner, stop, return_exceptions=True)
+
+    async def _learn(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while self._step < self._run.steps:
+            started = clock()
+            idle_before = self._buffer.statistics().idle_s
+            groups = await self._buffer.take()
+            if not groups:
+                return
+            wait_s = clock() - started
+            learned = await learn(groups, estimator=self._parts.estimator, policy=self._parts.policy)
+            self._account(groups, learned)
+            self._step += 1
+            metrics = step_metrics(groups, version=self._version)
+            published = await self._publish() if learned.result.applied else None
+            await self._buffer.end_round(self._version)
+            statistics = self._buffer.statistics()
+            metrics |= learned.result.metrics
+            metrics |= self._timings(
+                groups, learned, published, wait_s=wait_s, idle_s=statistics.idle_s - idle_before,
+                step_s=clock() - started,
+            )  # fmt: skip
+            metrics |= self._parts.ledger.drop_metrics()
+            self._parts.ledger.write(self._step)
+            self._parts.notify(StepFinished(step=self._step, metrics=metrics))
+            self._count_skipped(learned)
+            if self._good_enough(metrics):
+                self._outcome = "stopped_early"
+                return
+            if self._due(self._run.eval_every):
+                await self._evaluate()
+            if self._due(self._run.save_every):
+                await self._save()
+
+    def _account(self, groups: tuple[Group, ...], learned: Learned) -> None:
+        counts = {
+            "num_prompts": len(groups),
+            "num_rollouts": sum(len(group.trainable) for group in groups),
+            "num_tokens": learned.num_tokens,
+        }
+        if learned.result.applied:
+            self._parts.ledger.train(**counts)
+        else:
+            self._parts.ledger.drop("non_finite_step", **counts)
+
+    async def _publish(self) -> Published:
+        published = await self._parts.policy.publish(self._version + 1)
+        # only now, when every engine has acknowledged: a version is what is being sampled from
+        self._version += 1
+        seconds = published.gather_s + published.load_s
+        self._parts.notify(
+            WeightsPublished(version=self._version, seconds=seconds, num_bytes=published.num_bytes)
+        )
+        return published
+
+    def _timings(
+        self, groups: tuple[Group, ...], learned: Learned, published: Published | None, *,
+        wait_s: float, idle_s: float, step_s: float,
+    ) -> Mapping[str, float]:  # fmt: skip
+        return {
+            "time/generate_s": max(group.finished_s for group in groups) - min(group.started_s for group in groups),
+            "time/train_s": learned.train_s,
+            "time/sync_s": published.gather_s + published.load_s if published else 0.0,
+            "time/wait_rollouts_s": wait_s,
+            "time/wait_trainer_s": idle_s,
+            "time/step_s": step_s,
+            "tokens/trained_per_s": learned.num_tokens / step_s if step_s else 0.0,
+            "tokens/sampled_per_s": sum(
+                rollout.num_sampled for group in groups for rollout in group.rollouts
+            ) / step_s if step_s else 0.0,
+        }  # fmt: skip
+
+    def _count_skipped(self, learned: Learned) -> None:
+        self._skipped_in_a_row = 0 if learned.result.applied else self._skipped_in_a_row + 1
+        if self._skipped_in_a_row == MAX_SKIPPED_IN_A_ROW:
+            raise RunError(
+                f"{MAX_SKIPPED_IN_A_ROW} steps in a row had a loss or gradient that is not finite "
+                f"(last: {dict(learned.result.metrics)}); weights are those of version {self._version}. "
+                "Try a lower --lr, or --dtype float32",
+                reason="non_finite_step",
+            )
+
+    def _good_enough(self, metrics: Mapping[str, float]) -> bool:
+        goal = self._run.stop_at_reward
+        if goal is None:
+            return False
+        reached = metrics.get("reward/mean", float("-inf")) >= goal
+        self._good_steps_in_a_row = self._good_steps_in_a_row + 1 if reached else 0
+        return self._good_steps_in_a_row >= REWARD_PATIENCE
+
+    def _due(self, every: int) -> bool:
+        return every > 0 and self._step % every == 0 and self._step < self._run.steps
+
+    async def _evaluate(self) -> None:
+        if not self._parts.eval_tasks:
+            return
+        version = self._version
+        summaries = await self._parts.stop.unless_stopped(
+            evaluate(
+                self._parts.eval_tasks, sampler=self._parts.sampler, run=self._run,
+                max_tokens=self._parts.max_tokens, label=f"eval-{self._step}",
+            )
+        )  # fmt: skip
+        metrics = eval_metrics(summaries, name=self._parts.eval_name)
+        self._parts.notify(
+            EvalFinished(step=self._step, version=version, metrics=metrics, summaries=summaries)
+        )
+
+    async def _save(self) -> None:
+        started = asyncio.get_running_loop().time()
+        state = {
+            "step": self._step,
+            "version": self._version,
+            "tasks": self._parts.tasks.state(),
+            "ledger": self._parts.ledger.as_dict(),
+        }
+        self._checkpoint = await self._parts.policy.save(self._step, state)
+        self._saved_step = self._step
+        seconds = asyncio.get_running_loop().time() - started
+        self._parts.notify(CheckpointSaved(step=self._step, path=self._checkpoint, seconds=seconds))
+
+    async def _save_last(self, error: BaseException | None) -> None:
+        """Save once more at the end, unless that step is saved already or nothing was trained."""
+        if self._saved_step == self._step or self._version == 0:
+            return
+        try:
+            await self._save()
+        except Exception as failure:  # noqa: BLE001 - the first error is the one to report; this one is added to it
+            if error is None:
+                raise
+            error.add_note(f"and the state could not be saved: {failure}")
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """The first leaf of nested exception groups: what went wrong first, without its followers."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,35 @@
+"""One round of learning: groups in, one optimizer step, metrics out. Does not publish or save."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from molt_core.api.estimator import Estimator
+from molt_core.api.trainer import StepResult
+from molt_core.experience import Group
+from molt_core.loop.ports import Policy
+from molt_core.loop.shares import advantages_of, reward_batch, shares
+
+
+@frozen(kw_only=True)
+class Learned:
+    result: StepResult
+    train_s: float
+    num_tokens: int
+    """Sampled tokens that were trained on."""
+
+
+async def learn(groups: Sequence[Group], *, estimator: Estimator, policy: Policy) -> Learned:
+    """Advantages over whole groups, then one optimizer step over all ranks."""
+    started = asyncio.get_running_loop().time()
+    batch = reward_batch(groups)
+    advantages = advantages_of(estimator, batch)
+    result = await policy.step(shares(groups, advantages, policy.num_ranks))
+    return Learned(
+        result=result,
+        train_s=asyncio.get_running_loop().time() - started,
+        num_tokens=int(batch.num_tokens.sum()),
+    )

@@ -1,0 +1,90 @@
+"""What the loop needs from the outside, as protocols.
+
+`molt_core.launch` fulfils them with processes, `molt_core.testing` with fakes on virtual
+time. The loop passes light things only: a rollout's tokens stay behind its payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from attrs import frozen
+
+from molt_core.api.trainer import StepResult
+from molt_core.data.tasks import Task
+from molt_core.experience import RolloutSummary, Window
+
+
+@frozen(kw_only=True)
+class RolloutRequest:
+    """One rollout to run."""
+
+    rollout_id: str
+    group_id: str
+    task: Task
+    temperature: float
+    max_tokens: int
+    seed: int
+    timeout_s: float
+
+
+@frozen(kw_only=True)
+class ItemReference:
+    """One segment to train on, by reference to the rollout that holds it."""
+
+    payload: Any
+    segment: int
+    num_tokens: int
+    """Of the segment, for balancing."""
+    advantage: float
+    rollout_index: int
+    group_index: int
+
+
+@frozen(kw_only=True)
+class RankShare:
+    """What one trainer rank fetches and trains on in one optimizer step."""
+
+    items: tuple[ItemReference, ...]
+    window: Window
+
+
+@frozen(kw_only=True)
+class Published:
+    """All engines use the new version."""
+
+    num_bytes: int
+    gather_s: float
+    """Seconds in which the trainer wrote the weights."""
+    load_s: float
+    """Seconds from the first engine's pause to the last engine's resume."""
+
+
+class Sampler(Protocol):
+    async def sample(self, request: RolloutRequest) -> RolloutSummary:
+        """Run one rollout. What goes wrong inside it is its outcome, not an exception.
+
+        Raises:
+            RunError: an engine or a worker is gone.
+        """
+        ...
+
+
+class Policy(Protocol):
+    """The model being trained, together with the engines that sample from it."""
+
+    num_ranks: int
+
+    async def step(self, shares: Sequence[RankShare]) -> StepResult:
+        """One optimizer step; one share per rank."""
+        ...
+
+    async def publish(self, version: int) -> Published:
+        """Bring the trained weights into every engine. Returns when all of them use them."""
+        ...
+
+    async def save(self, step: int, state: Mapping[str, Any]) -> Path:
+        """Commit a checkpoint: weights, optimizer and `state` (JSON). Returns its folder."""
+        ...

@@ -1,0 +1,121 @@
+"""Keeps groups in flight: claims a place, runs the rollouts of one prompt, hands the group on.
+
+Out go finished groups to the buffer, counts to the ledger and events to observers. A rollout
+that failed or abstained is left out of its group with a reason; a group in which nothing is
+left to compare is dropped and its place filled by the next prompt. When groups are lost one
+after the other, the run ends with the cause instead of burning through the data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+from molt_core.api.events import Event, RolloutFinished
+from molt_core.api.run_options import RunOptions
+from molt_core.data.tasks import Task, TaskSource
+from molt_core.errors import RunError
+from molt_core.experience import Group, RolloutSummary
+from molt_core.loop.buffer import Buffer, Ticket
+from molt_core.loop.ports import RolloutRequest, Sampler
+from molt_core.report.ledger import Ledger
+
+INCOMPLETE_GROUP = "incomplete_group"
+
+
+class Producer:
+    def __init__(
+        self, *, run: RunOptions, max_tokens: int, needs_groups: bool, tasks: TaskSource, sampler: Sampler,
+        buffer: Buffer, ledger: Ledger, notify: Callable[[Event], None],
+    ) -> None:  # fmt: skip
+        self._run_options = run
+        self._max_tokens = max_tokens
+        self._min_rollouts = 2 if needs_groups else 1
+        self._tasks = tasks
+        self._sampler = sampler
+        self._buffer = buffer
+        self._ledger = ledger
+        self._notify = notify
+        self._lost_in_a_row: list[RolloutSummary] = []
+        self._num_lost_groups = 0
+        self._max_lost_groups = max(8, 2 * run.prompts_per_step)
+
+    async def run(self) -> None:
+        """Until the data or the run ends. Cancelling it cancels every rollout.
+
+        Raises:
+            ExceptionGroup: of RunError, when an engine or worker is gone or groups fail in a row.
+        """
+        async with asyncio.TaskGroup() as groups:
+            while (ticket := await self._buffer.admit()) is not None:
+                task = self._tasks.next()
+                if task is None:
+                    await self._buffer.drop(ticket)
+                    await self._buffer.exhaust()
+                    break
+                groups.create_task(self._run_group(ticket, task), name=f"group {ticket.index}")
+
+    async def _run_group(self, ticket: Ticket, task: Task) -> None:
+        size = self._run_options.group_size
+        self._ledger.dispatch(num_prompts=1, num_rollouts=size)
+        async with asyncio.TaskGroup() as siblings:
+            running = [
+                siblings.create_task(self._sample(ticket, task, member), name=f"rollout {ticket.index}-{member}")
+                for member in range(size)
+            ]
+        group = Group(
+            group_id=str(ticket.index),
+            task_id=task.task_id,
+            index=ticket.index,
+            dispatched_at_version=ticket.version,
+            rollouts=tuple(rollout.result() for rollout in running),
+            started_s=ticket.started_s,
+            finished_s=asyncio.get_running_loop().time(),
+        )
+        await self._hand_on(ticket, group)
+
+    async def _sample(self, ticket: Ticket, task: Task, member: int) -> RolloutSummary:
+        run = self._run_options
+        request = RolloutRequest(
+            rollout_id=f"{ticket.index}-{member}",
+            group_id=str(ticket.index),
+            task=task,
+            temperature=run.temperature,
+            max_tokens=self._max_tokens,
+            # one seed per rollout, so that siblings differ and a repeat of the run does not
+            seed=(run.seed * 1_000_003 + ticket.index * run.group_size + member) % 2**31,
+            timeout_s=run.rollout_timeout_s,
+        )
+        summary = await self._sampler.sample(request)
+        self._notify(RolloutFinished(step=self._buffer.statistics().round_number, summary=summary))
+        return summary
+
+    async def _hand_on(self, ticket: Ticket, group: Group) -> None:
+        for rollout in group.rollouts:
+            if not rollout.trains:
+                self._ledger.drop(rollout.reason, num_rollouts=1, num_tokens=rollout.num_sampled)
+        if len(group.trainable) >= self._min_rollouts:
+            self._num_lost_groups = 0
+            await self._buffer.deliver(ticket, group)
+            return
+        rest = group.trainable
+        self._ledger.drop(
+            INCOMPLETE_GROUP, num_prompts=1, num_rollouts=len(rest),
+            num_tokens=sum(rollout.num_sampled for rollout in rest),
+        )  # fmt: skip
+        self._count_lost(group)
+        await self._buffer.drop(ticket)
+
+    def _count_lost(self, group: Group) -> None:
+        self._num_lost_groups += 1
+        self._lost_in_a_row += [rollout for rollout in group.rollouts if not rollout.trains]
+        if self._num_lost_groups < self._max_lost_groups:
+            self._lost_in_a_row = self._lost_in_a_row[-64:]
+            return
+        (reason, detail), count = Counter((rollout.reason, rollout.detail) for rollout in self._lost_in_a_row[-64:]).most_common(1)[0]
+        raise RunError(
+            f"{self._num_lost_groups} prompts in a row gave nothing to train on; most frequent cause "
+            f"({count} of the last {min(64, len(self._lost_in_a_row))} lost rollouts): {reason}: {detail}",
+            reason="nothing_to_train_on",
+        )

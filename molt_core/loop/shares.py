@@ -1,0 +1,88 @@
+"""From a step's groups to the shares of the trainer ranks. Pure; reads light parts only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from molt_core.api.estimator import Estimator, FloatVector, RewardBatch
+from molt_core.errors import RunError
+from molt_core.experience import Group, Window
+from molt_core.loop.ports import ItemReference, RankShare
+
+
+def reward_batch(groups: Sequence[Group]) -> RewardBatch:
+    """Rewards of the trainable rollouts, in order of groups."""
+    pairs = [(number, rollout) for number, group in enumerate(groups) for rollout in group.trainable]
+    return RewardBatch(
+        rewards=np.array([rollout.reward for _, rollout in pairs], dtype=np.float64),
+        groups=np.array([number for number, _ in pairs], dtype=np.int64),
+        num_tokens=np.array([rollout.num_sampled for _, rollout in pairs], dtype=np.int64),
+    )
+
+
+def advantages_of(estimator: Estimator, batch: RewardBatch) -> FloatVector:
+    """Run the estimator and check its contract.
+
+    Raises:
+        RunError: wrong shape, or a value that is not finite.
+    """
+    advantages = np.asarray(estimator.advantages(batch), dtype=np.float64)
+    if advantages.shape != batch.rewards.shape:
+        raise RunError(
+            f"the estimator returned advantages of shape {advantages.shape}, wanted {batch.rewards.shape}",
+            reason="estimator",
+        )
+    if not np.isfinite(advantages).all():
+        raise RunError(
+            f"the estimator returned {(~np.isfinite(advantages)).sum()} advantages that are not finite "
+            f"for rewards between {batch.rewards.min():g} and {batch.rewards.max():g}",
+            reason="estimator",
+        )
+    return advantages
+
+
+def shares(groups: Sequence[Group], advantages: FloatVector, num_ranks: int) -> tuple[RankShare, ...]:
+    """Spread all segments over the ranks, groups together where that balances.
+
+    Siblings share their prompt, which trainers may pack once; so whole groups go to the rank
+    with the fewest tokens, longest first, and only a step with fewer groups than ranks is
+    spread by segment.
+    """
+    items: list[list[ItemReference]] = []
+    rollout_index = 0
+    for group_index, group in enumerate(groups):
+        members = []
+        for rollout in group.trainable:
+            members += [
+                ItemReference(
+                    payload=rollout.payload,
+                    segment=number,
+                    num_tokens=num_tokens,
+                    advantage=float(advantages[rollout_index]),
+                    rollout_index=rollout_index,
+                    group_index=group_index,
+                )
+                for number, num_tokens in enumerate(rollout.segment_tokens)
+                if rollout.segment_sampled[number]
+            ]
+            rollout_index += 1
+        items.append(members)
+    bundles = items if len(items) >= num_ranks else [[item] for members in items for item in members]
+    window = Window(
+        num_tokens=sum(rollout.num_sampled for group in groups for rollout in group.trainable),
+        num_rollouts=rollout_index,
+        num_groups=len(groups),
+    )
+    ranks: list[list[ItemReference]] = [[] for _ in range(num_ranks)]
+    loads = [0] * num_ranks
+    for bundle in sorted(bundles, key=_num_tokens, reverse=True):
+        lightest = loads.index(min(loads))
+        ranks[lightest] += bundle
+        loads[lightest] += _num_tokens(bundle)
+    return tuple(RankShare(items=tuple(share), window=window) for share in ranks)
+
+
+def _num_tokens(bundle: Sequence[ItemReference]) -> int:
+    return sum(item.num_tokens for item in bundle)
