@@ -119,4 +119,4 @@ def registered(owner: str, plugin: object) -> Observer:
 
 
 def _refused(owner: str, reason: str, fix: str) -> ConfigError:
-    return ConfigError([error("M120", f"hook {owner} can't be used: {reason}", fix=fix)])
+    return ConfigError([error("M109", f"hook {owner} can't be used: {reason}", fix=fix)])
