@@ -1,0 +1,28 @@
+"""The ratio of new to behaviour probability, in a form that can't overflow.
+
+In: two [N] vectors of log-probabilities. Out: their difference, finite and within ±30. Does not decide
+what a loss does with it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from torch import Tensor
+
+MAX_LOG_RATIO: Final = 30.0
+"""exp(30) is 1e13: far outside any clip range, and its products stay finite in float32."""
+
+
+def log_ratio(logprobs: Tensor, behaviour_logprobs: Tensor) -> Tensor:
+    """[N] log(π_new / π_behaviour), within ±30.
+
+    Where the difference is NaN it is 0, and where it is infinite it is ±30; both without gradient, as is
+    what the clamp cuts off. A model that produces NaN is not hidden by this: its gradient is NaN further
+    down, and the trainer skips the step.
+    """
+    difference = torch.nan_to_num(
+        logprobs - behaviour_logprobs, nan=0.0, posinf=MAX_LOG_RATIO, neginf=-MAX_LOG_RATIO
+    )
+    return difference.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
