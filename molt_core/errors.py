@@ -52,3 +52,10 @@ class Interrupted(MoltError):
     """The user or a scheduler asked the run to stop; what was computed is saved."""
 
     exit_code = 130
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """The first leaf of nested exception groups: what went wrong first, without its followers."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

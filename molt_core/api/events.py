@@ -69,4 +69,12 @@ class RunFinished:
     error: str = ""
 
 
-Event = RunStarted | RolloutFinished | StepFinished | WeightsPublished | CheckpointSaved | EvalFinished | RunFinished
+Event = (
+    RunStarted
+    | RolloutFinished
+    | StepFinished
+    | WeightsPublished
+    | CheckpointSaved
+    | EvalFinished
+    | RunFinished
+)

@@ -25,6 +25,8 @@ class ActorRequest:
     env: Mapping[str, str] = field(factory=dict)
     """Environment variables that must be set before the factory's module is imported."""
     num_cpus: float = 1
+    wants_gpu: bool = False
+    """Takes a whole GPU where there are any."""
     own_process: bool = False
     """Can't share a process with others (ranks above 0 of a process group)."""
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 def option(
     default: Any = REQUIRED,
     *,
-    help: str,  # noqa: A002 - the field's word for it, as in argparse and click
+    help: str,
     ge: float | None = None,
     gt: float | None = None,
     le: float | None = None,

@@ -57,7 +57,11 @@ class PlanView:
         from molt_core.api.findings import Source
 
         table, _, knob = option.rpartition(".")
-        owner: Any = self.run if not table else next(
-            part.options for parts in self.parts.values() for part in parts if part.spec.flag == table
+        owner: Any = (
+            self.run
+            if not table
+            else next(
+                part.options for parts in self.parts.values() for part in parts if part.spec.flag == table
+            )
         )
         return Source(f"{option} = {getattr(owner, knob)!r}", self.origins.get(option, "default"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from attrs import field, frozen
+from attrs import frozen
 
 from molt_core.api.facts import Facts
 from molt_core.api.options import NoOptions
@@ -127,4 +127,3 @@ SLOTS: Final[dict[str, type[Spec]]] = {
     )
 }  # fmt: skip
 """Slot name to the class of its specs, in the order in which lists show them."""
-

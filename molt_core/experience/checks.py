@@ -71,7 +71,9 @@ def trainable_has_sampled_tokens(rollout: Rollout) -> bool:
 
 def trainable_has_finite_reward(rollout: Rollout) -> bool:
     """A finished or truncated rollout has a finite reward."""
-    return rollout.outcome not in TRAINABLE or (rollout.reward is not None and bool(np.isfinite(rollout.reward)))
+    return rollout.outcome not in TRAINABLE or (
+        rollout.reward is not None and bool(np.isfinite(rollout.reward))
+    )
 
 
 def excluded_has_reason_and_no_reward(rollout: Rollout) -> bool:

@@ -42,7 +42,9 @@ class BufferStatistics:
 
 
 class Buffer:
-    def __init__(self, *, prompts_per_step: int, max_staleness: int, rounds: int, first_round: int = 0) -> None:
+    def __init__(
+        self, *, prompts_per_step: int, max_staleness: int, rounds: int, first_round: int = 0
+    ) -> None:
         self._prompts_per_step = prompts_per_step
         self._max_staleness = max_staleness
         self._rounds = rounds

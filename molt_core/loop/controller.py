@@ -26,7 +26,7 @@ from molt_core.api.events import (
 )
 from molt_core.api.run_options import RunOptions
 from molt_core.data.tasks import Task, TaskSource
-from molt_core.errors import Interrupted, RunError
+from molt_core.errors import Interrupted, RunError, first_cause
 from molt_core.experience import Group
 from molt_core.loop.buffer import Buffer
 from molt_core.loop.evaluate import evaluate
@@ -118,13 +118,16 @@ class Controller:
         learner = asyncio.create_task(self._learn(), name="learner")
         stop = asyncio.create_task(self._parts.stop.wait(), name="stop")
         try:
-            await asyncio.wait({learner, producer, stop}, return_when=asyncio.FIRST_COMPLETED)
-            failed = producer.done() and producer.exception() is not None
-            if stop.done() or failed:
-                await self._buffer.close()
-                producer.cancel()
-            await learner
-            if failed:
+            waiting = {learner, producer, stop}
+            while not learner.done():
+                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                waiting -= done
+                if stop in done or (producer in done and producer.exception() is not None):
+                    await self._buffer.close()
+                    producer.cancel()
+                    waiting = {learner}
+            learner.result()
+            if producer.done() and not producer.cancelled():
                 producer.result()
             if self._parts.stop.is_set:
                 raise Stopped(self._parts.stop.reason)
@@ -260,14 +263,7 @@ class Controller:
             return
         try:
             await self._save()
-        except Exception as failure:  # noqa: BLE001 - the first error is the one to report; this one is added to it
+        except Exception as failure:
             if error is None:
                 raise
             error.add_note(f"and the state could not be saved: {failure}")
-
-
-def first_cause(error: BaseException) -> BaseException:
-    """The first leaf of nested exception groups: what went wrong first, without its followers."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 
-def may_start(num_claimed: int, round_number: int, *, prompts_per_step: int, max_staleness: int, rounds: int) -> bool:
+def may_start(
+    num_claimed: int, round_number: int, *, prompts_per_step: int, max_staleness: int, rounds: int
+) -> bool:
     """Whether one more group may start now.
 
     Args:

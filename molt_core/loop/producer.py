@@ -61,7 +61,9 @@ class Producer:
         self._ledger.dispatch(num_prompts=1, num_rollouts=size)
         async with asyncio.TaskGroup() as siblings:
             running = [
-                siblings.create_task(self._sample(ticket, task, member), name=f"rollout {ticket.index}-{member}")
+                siblings.create_task(
+                    self._sample(ticket, task, member), name=f"rollout {ticket.index}-{member}"
+                )
                 for member in range(size)
             ]
         group = Group(
@@ -113,7 +115,9 @@ class Producer:
         if self._num_lost_groups < self._max_lost_groups:
             self._lost_in_a_row = self._lost_in_a_row[-64:]
             return
-        (reason, detail), count = Counter((rollout.reason, rollout.detail) for rollout in self._lost_in_a_row[-64:]).most_common(1)[0]
+        (reason, detail), count = Counter(
+            (rollout.reason, rollout.detail) for rollout in self._lost_in_a_row[-64:]
+        ).most_common(1)[0]
         raise RunError(
             f"{self._num_lost_groups} prompts in a row gave nothing to train on; most frequent cause "
             f"({count} of the last {min(64, len(self._lost_in_a_row))} lost rollouts): {reason}: {detail}",

@@ -1,0 +1,98 @@
+"""Which actors a plan needs, and how many threads each gets. Pure: from plan to requests."""
+
+from __future__ import annotations
+
+import os
+
+from molt_core.api.executor import ActorRequest
+from molt_core.api.run_options import RunOptions
+from molt_core.launch.prepared_model import PreparedModel
+from molt_core.plan.plan import Plan
+
+QUIET = {"TOKENIZERS_PARALLELISM": "false", "TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+
+
+def threads_per_actor(run: RunOptions, num_cores: int) -> int:
+    """CPU threads of one engine or rank.
+
+    Strictly on-policy, generation and training take turns, so each gets all cores; otherwise
+    they overlap and share them.
+    """
+    if run.threads is not None:
+        return run.threads
+    replicas = (
+        max(run.engines, run.trainer_ranks) if run.max_staleness == 0 else run.engines + run.trainer_ranks
+    )
+    return max(1, num_cores // replicas)
+
+
+def engine_requests(plan: Plan, model: PreparedModel) -> list[ActorRequest]:
+    run = plan.run_options()
+    threads = threads_per_actor(run, os.cpu_count() or 1)
+    in_flight = run.group_size * run.prompts_per_step * (run.max_staleness + 1)
+    concurrency = max(in_flight, run.eval_prompts * run.eval_samples)
+    return [
+        ActorRequest(
+            name=f"engine-{index}",
+            factory="molt_core.launch.engine_host:EngineHost",
+            args=(
+                plan.to_json(),
+                {
+                    "model_folder": str(model.folder),
+                    "dtype": run.dtype,
+                    "max_length": model.max_length,
+                    "max_concurrency": -(-concurrency // run.engines),
+                    "seed": run.seed + index,
+                    "index": index,
+                    "num_threads": threads,
+                    "end_token_ids": model.end_token_ids,
+                },
+            ),
+            env={**QUIET, "OMP_NUM_THREADS": str(threads)},
+            wants_gpu=True,
+        )
+        for index in range(run.engines)
+    ]
+
+
+def trainer_requests(plan: Plan, model: PreparedModel) -> list[ActorRequest]:
+    run = plan.run_options()
+    threads = threads_per_actor(run, os.cpu_count() or 1)
+    return [
+        ActorRequest(
+            name=f"trainer-{rank}",
+            factory="molt_core.launch.trainer_host:TrainerHost",
+            args=(
+                plan.to_json(),
+                {
+                    "model_folder": str(model.folder),
+                    "dtype": run.dtype,
+                    "lr": run.lr,
+                    "temperature": run.temperature,
+                    "max_length": model.max_length,
+                    "seed": run.seed,
+                    "rank": rank,
+                    "world_size": run.trainer_ranks,
+                    "rendezvous": "",
+                    "num_threads": threads,
+                },
+            ),
+            env={**QUIET, "OMP_NUM_THREADS": str(threads)},
+            wants_gpu=True,
+            own_process=rank > 0,
+        )
+        for rank in range(run.trainer_ranks)
+    ]
+
+
+def worker_requests(plan: Plan, model: PreparedModel) -> list[ActorRequest]:
+    run = plan.run_options()
+    return [
+        ActorRequest(
+            name=f"worker-{index}",
+            factory="molt_core.launch.worker_host:WorkerHost",
+            args=(plan.to_json(), str(model.folder), model.max_length),
+            env={**QUIET, "OMP_NUM_THREADS": "1"},
+        )
+        for index in range(run.workers)
+    ]

@@ -1,0 +1,192 @@
+"""Executor `ray`: actors of a Ray cluster, a local one made for this run or a running one.
+
+Ray is told nothing about plugins: each actor builds its part from the plan. Rollouts go into
+Ray's object store and trainers fetch them there, so the driver never sees their tokens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+
+from molt_core.api.executor import ActorRequest, Handle
+from molt_core.api.run_options import RunOptions
+from molt_core.errors import PreflightError, RunError
+from molt_core.launch.specs import RayOptions
+from molt_core.plugins.factory import import_object
+
+STOP_TIMEOUT_S = 30
+MAX_CALLS = 100_000
+"""Calls in flight on one async actor; the loop bounds them, Ray must not."""
+NUM_LOG_LINES = 15
+
+
+class RayStore:
+    """References are Ray's own; bytes live in the node's shared memory."""
+
+    def put(self, data: bytes) -> Any:
+        return ray.put(data)
+
+    def get(self, reference: Any) -> bytes:
+        data: bytes = ray.get(reference)
+        return data
+
+
+class _Actor:
+    """Runs in the actor's process: imports the factory only there, after the environment is set."""
+
+    def __init__(self, request: ActorRequest) -> None:
+        self._actor = import_object(request.factory)(RayStore(), *request.args)
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def call(self, method: str, args: tuple[Any, ...]) -> Any:
+        return getattr(self._actor, method)(*args)
+
+
+class _AsyncActor(_Actor):
+    async def pid(self) -> int:  # type: ignore[override]
+        return os.getpid()
+
+    async def call(self, method: str, args: tuple[Any, ...]) -> Any:  # type: ignore[override]
+        return await getattr(self._actor, method)(*args)
+
+
+class RayHandle:
+    """Pickles small, so that workers can call engines directly."""
+
+    def __init__(self, name: str, actor: Any, pid: int) -> None:
+        self.name = name
+        self._actor = actor
+        self._pid = pid
+
+    async def call(self, method: str, *args: Any) -> Any:
+        reference = self._actor.call.remote(method, args)
+        try:
+            return await reference
+        except asyncio.CancelledError:
+            ray.cancel(reference)
+            raise
+        except RayTaskError as error:
+            raise error.cause from None
+        except RayActorError as error:
+            raise RunError(
+                f"{self.name} died during {method}(): {first_line(error)}{self._last_output()}",
+                reason="actor_died",
+            ) from None
+
+    async def stop(self) -> None:
+        try:
+            await asyncio.wait_for(self.call("stop"), STOP_TIMEOUT_S)
+        except (RunError, TimeoutError):
+            # dead already, or it hangs; either way it is killed next
+            pass
+        finally:
+            ray.kill(self._actor)
+
+    def _last_output(self) -> str:
+        """The end of what the process wrote, from Ray's session folder (this node only)."""
+        logs = Path(ray._private.worker._global_node.get_session_dir_path()) / "logs"
+        lines = [
+            line
+            for path in sorted(logs.glob(f"worker-*-{self._pid}.err"))
+            for line in path.read_text(errors="replace").splitlines()
+        ]
+        return "".join(f"\n    {line}" for line in ["", *lines[-NUM_LOG_LINES:]]) if lines else ""
+
+
+def first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+class RayExecutor:
+    def __init__(self, options: RayOptions, run: RunOptions) -> None:
+        self._options = options
+        self._run = run
+        self._handles: list[RayHandle] = []
+        self._num_gpus = 0.0
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._connect)
+
+    def _connect(self) -> None:
+        run = self._run
+        num_actors = run.engines + run.trainer_ranks + run.workers
+        try:
+            if run.ray_address is None:
+                ray.init(
+                    # an actor is a place, not a core: all of them must fit on a small machine
+                    num_cpus=max(os.cpu_count() or 1, num_actors),
+                    object_store_memory=self._options.object_store_mb * 2**20,
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level="ERROR",
+                    configure_logging=True,
+                    runtime_env={"env_vars": {"RAY_DEDUP_LOGS": "0"}},
+                )
+            else:
+                ray.init(address=run.ray_address, log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            raise PreflightError(
+                f"Ray could not be started or reached (--ray-address {run.ray_address or 'not given'}): "
+                f"{first_line(error)}"
+            ) from error
+        resources = ray.cluster_resources()
+        self._num_gpus = resources.get("GPU", 0.0)
+        num_cpus = resources.get("CPU", 0.0)
+        if num_cpus < num_actors:
+            raise PreflightError(
+                f"the Ray cluster has {num_cpus:g} CPUs; {run.engines} engines, {run.trainer_ranks} trainer ranks "
+                f"and {run.workers} workers need {num_actors}. Use fewer, or a larger cluster"
+            )
+        wanted_gpus = run.engines + run.trainer_ranks
+        if 0 < self._num_gpus < wanted_gpus:
+            raise PreflightError(
+                f"the Ray cluster has {self._num_gpus:g} GPUs; {run.engines} engines and {run.trainer_ranks} "
+                f"trainer ranks need {wanted_gpus}"
+            )
+
+    async def spawn(self, request: ActorRequest) -> Handle:
+        factory = import_object(request.factory)
+        is_async = asyncio.iscoroutinefunction(getattr(factory, "stop", None))
+        actor = (
+            ray.remote(_AsyncActor if is_async else _Actor)
+            .options(
+                name=f"molt-{os.getpid()}-{request.name}",
+                num_cpus=request.num_cpus,
+                num_gpus=1 if request.wants_gpu and self._num_gpus else 0,
+                max_restarts=0,
+                scheduling_strategy="SPREAD",
+                runtime_env={"env_vars": dict(request.env)},
+                **({"max_concurrency": MAX_CALLS} if is_async else {}),
+            )
+            .remote(request)
+        )
+        try:
+            pid = await asyncio.wait_for(actor.pid.remote(), self._options.start_timeout_s)
+        except (TimeoutError, GetTimeoutError) as error:
+            raise PreflightError(
+                f"{request.name} found no place within {self._options.start_timeout_s:g} s "
+                f"(needs {request.num_cpus:g} CPU; free now: {ray.available_resources()})"
+            ) from error
+        except RayTaskError as error:
+            raise error.cause from None
+        except RayActorError as error:
+            cause = getattr(error, "cause", None)
+            raise RunError(
+                f"{request.name} could not be built: {cause or error}", reason="actor_died"
+            ) from None
+        handle = RayHandle(request.name, actor, pid)
+        self._handles.append(handle)
+        return handle
+
+    async def stop(self) -> None:
+        handles, self._handles = self._handles, []
+        await asyncio.gather(*(handle.stop() for handle in handles))
+        await asyncio.to_thread(ray.shutdown)

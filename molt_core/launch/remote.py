@@ -1,0 +1,126 @@
+"""The loop's ports, fulfilled by actors: a sampler over workers, a policy over ranks and engines."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from molt_core.api.engine import Weights
+from molt_core.api.executor import Handle
+from molt_core.api.run_options import RunOptions
+from molt_core.api.trainer import StepResult
+from molt_core.errors import RunError, first_cause
+from molt_core.experience import RolloutSummary
+from molt_core.launch import checkpoint
+from molt_core.loop.ports import Published, RankShare, RolloutRequest
+
+ANSWER_MARGIN_S = 60.0
+"""A worker ends a rollout at its own deadline; one that has not answered so long after it is lost."""
+TRAIN_TIMEOUT_S = 3600.0
+PUBLISH_TIMEOUT_S = 900.0
+
+
+class RemoteSampler:
+    """Sends each rollout to a worker in turn, and its requests to the engine with the fewest."""
+
+    def __init__(self, workers: Sequence[Handle], num_engines: int) -> None:
+        self._workers = workers
+        self._in_flight = [0] * num_engines
+        self._next_worker = 0
+
+    async def sample(self, request: RolloutRequest) -> RolloutSummary:
+        worker = self._workers[self._next_worker % len(self._workers)]
+        self._next_worker += 1
+        engine = self._in_flight.index(min(self._in_flight))
+        self._in_flight[engine] += 1
+        try:
+            summary: RolloutSummary = await within(
+                request.timeout_s + ANSWER_MARGIN_S, worker, "sample", request, engine
+            )
+        finally:
+            self._in_flight[engine] -= 1
+        return summary
+
+
+class RemotePolicy:
+    """All trainer ranks as one, and the way of their weights into the engines."""
+
+    def __init__(
+        self, run: RunOptions, ranks: Sequence[Handle], engines: Sequence[Handle], checkpoints: Path
+    ) -> None:
+        self._run = run
+        self._ranks = ranks
+        self._engines = engines
+        self._checkpoints = checkpoints
+        shared_memory = Path("/dev/shm")  # noqa: S108 - a private folder is made in it
+        self._weights = Path(
+            tempfile.mkdtemp(prefix="molt-weights-", dir=shared_memory if shared_memory.is_dir() else None)
+        )
+
+    @property
+    def num_ranks(self) -> int:
+        return len(self._ranks)
+
+    async def step(self, shares: Sequence[RankShare]) -> StepResult:
+        steps = [
+            within(TRAIN_TIMEOUT_S, rank, "step", share)
+            for rank, share in zip(self._ranks, shares, strict=True)
+        ]
+        results: list[StepResult] = await all_of(steps)
+        return results[0]
+
+    async def publish(self, version: int) -> Published:
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        written = await all_of(
+            within(PUBLISH_TIMEOUT_S, rank, "publish", version, self._weights) for rank in self._ranks
+        )
+        weights: Weights = next(each for each in written if each is not None)
+        gathered = clock()
+        drain = not self._run.partial
+        await all_of(
+            within(PUBLISH_TIMEOUT_S, engine, "update_weights", weights, drain) for engine in self._engines
+        )
+        weights.path.unlink(missing_ok=True)
+        return Published(num_bytes=weights.num_bytes, gather_s=gathered - started, load_s=clock() - gathered)
+
+    async def save(self, step: int, state: Mapping[str, Any]) -> Path:
+        unfinished = await asyncio.to_thread(checkpoint.begin, self._checkpoints, step)
+        trainer_state = unfinished / checkpoint.TRAINER_STATE
+        await all_of(within(TRAIN_TIMEOUT_S, rank, "save", trainer_state) for rank in self._ranks)
+        await all_of(within(TRAIN_TIMEOUT_S, rank, "export", unfinished) for rank in self._ranks)
+        return await asyncio.to_thread(
+            checkpoint.commit, unfinished, step, state, keep=self._run.keep_checkpoints
+        )
+
+    def close(self) -> None:
+        shutil.rmtree(self._weights, ignore_errors=True)
+
+
+async def within(timeout_s: float, handle: Handle, method: str, *args: Any) -> Any:
+    """Call an actor with a deadline.
+
+    Raises:
+        RunError: no answer in time; says of whom and to what.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await handle.call(method, *args)
+    except TimeoutError as error:
+        raise RunError(
+            f"{handle.name} did not answer {method}() within {timeout_s:g} s", reason="no_answer"
+        ) from error
+
+
+async def all_of(calls: Iterable[Coroutine[Any, Any, Any]]) -> list[Any]:
+    """Await all; the first error cancels the others and is raised itself, not wrapped in a group."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call) for call in calls]
+    except BaseExceptionGroup as errors:
+        raise first_cause(errors) from None
+    return [task.result() for task in tasks]
