@@ -57,11 +57,9 @@ class PlanView:
         from molt_core.api.findings import Source
 
         table, _, knob = option.rpartition(".")
-        owner: Any = (
-            self.run
-            if not table
-            else next(
-                part.options for parts in self.parts.values() for part in parts if part.spec.flag == table
-            )
-        )
+        owner: Any = self.run
+        for part in (part for chosen in self.parts.values() for part in chosen):
+            # several hooks share a flag, so theirs is `hook.NAME`
+            if table in (part.spec.flag, f"{part.spec.flag}.{part.spec.name}"):
+                owner = part.options
         return Source(f"{option} = {getattr(owner, knob)!r}", self.origins.get(option, "default"))

@@ -1,0 +1,1 @@
+"""Flags and TOML files to typed options, all errors at once; and the inverse."""

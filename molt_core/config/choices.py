@@ -1,0 +1,184 @@
+"""First pass: which plugin is chosen for which slot, and which statements that makes void.
+
+In: settings and a scan. Out: specs of the chosen plugins, imported here and nowhere else
+before launch. Knobs of plugins are not looked at: `molt_core.config.parse` does, once it is
+known whose they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from molt_core.api.findings import Finding, Source, error
+from molt_core.api.spec import SLOTS, EnvironmentSpec, ModelSpec, Spec
+from molt_core.config.settings import HOOK_FLAG, Setting
+from molt_core.errors import ConfigError
+from molt_core.plugins.load import load_spec
+from molt_core.plugins.match import matching
+from molt_core.plugins.names import nearest, normalized
+from molt_core.plugins.resolve import resolve
+from molt_core.plugins.scan import Candidate, Scan
+
+DEFAULTS: Final = {
+    "estimators": "reinforce++", "losses": "ppo", "engines": "vllm", "trainers": "fsdp", "executors": "ray",
+}  # fmt: skip
+"""What an unmentioned slot holds."""
+DATA_KEYS: Final = ("data", "eval_data")
+
+
+@frozen
+class Choice:
+    """A chosen plugin, and where it was chosen."""
+
+    spec: Spec
+    candidate: Candidate
+    origin: str
+
+    @property
+    def owner(self) -> str:
+        """Prefix of its knobs' keys: `estimator`, `hook.tensorboard`."""
+        flag = self.spec.flag
+        return f"{flag}.{normalized(self.spec.name)}" if flag == HOOK_FLAG else flag
+
+
+@frozen
+class Choices:
+    chosen: Mapping[str, tuple[Choice, ...]]
+    """Slot to plugins; a slot whose plugin could not be had is missing."""
+    failed: frozenset[str]
+    """Flags of those slots, and `data` where it means nothing: what rests on them can't be judged."""
+    void: frozenset[str] = field(default=frozenset())
+    """`data` and `eval_data` where they name the chosen environment: it makes the tasks itself."""
+    findings: tuple[Finding, ...] = ()
+
+    def of(self, owner: str) -> Choice | None:
+        """The chosen plugin whose knobs start with `owner`."""
+        return next((one for many in self.chosen.values() for one in many if one.owner == owner), None)
+
+
+def choose(settings: Mapping[str, Setting], scan: Scan) -> Choices:
+    """Resolve and load every choice; all failures are reported together."""
+    chosen: dict[str, tuple[Choice, ...]] = {}
+    failed: set[str] = set()
+    findings: list[Finding] = []
+    for slot, kind in SLOTS.items():
+        picked, wrong = _slot(slot, kind.flag, settings, scan)
+        findings += wrong
+        if wrong:
+            failed.add(kind.flag)
+        elif picked:
+            chosen[slot] = picked
+    void = _void_data(settings, chosen, scan, findings, failed)
+    return Choices(chosen, frozenset(failed), void, tuple(findings))
+
+
+def _slot(
+    slot: str, flag: str, settings: Mapping[str, Setting], scan: Scan
+) -> tuple[tuple[Choice, ...], list[Finding]]:
+    chosen: list[Choice] = []
+    findings: list[Finding] = []
+    for name, origin in _wanted(slot, flag, settings, scan, findings):
+        try:
+            candidate = resolve(scan, slot, name)
+            choice = Choice(load_spec(candidate), candidate, origin)
+            if choice.owner not in {earlier.owner for earlier in chosen}:
+                chosen.append(choice)
+        except ConfigError as problem:
+            findings += [_chosen_at(finding, flag, name, origin) for finding in problem.findings]
+    return tuple(sorted(chosen, key=lambda choice: choice.owner)), findings
+
+
+def _wanted(
+    slot: str, flag: str, settings: Mapping[str, Setting], scan: Scan, findings: list[Finding]
+) -> Iterator[tuple[str, str]]:
+    """Names to resolve, each with its origin."""
+    setting = settings.get(flag)
+    if setting is None:
+        if slot == EnvironmentSpec.slot:
+            yield from _environment(settings.get("data"), scan, findings)
+        elif slot in DEFAULTS:
+            yield DEFAULTS[slot], "default"
+        return
+    # a list of values is meant for hooks only; of other slots the last flag wins
+    for name in setting.values if flag == HOOK_FLAG else setting.values[-1:]:
+        if not isinstance(name, str) or not name:
+            wanted = "a list of names" if flag == HOOK_FLAG else "a name"
+            fix = f"molt plugins list --slot {slot}"
+            findings.append(error("M126", f"{setting}: must be {wanted}", fix=fix))
+        elif slot != ModelSpec.slot or is_packaged_model(scan, name):
+            yield name, setting.origin
+
+
+def is_packaged_model(scan: Scan, name: str) -> bool:
+    """Whether `--model NAME` means a plugin of slot `models`.
+
+    A folder of that name with a model in it goes first. A name without a slash that is neither
+    folder nor installed is still taken for a plugin's, so that the error can name the nearest one;
+    `organisation/name` is left to the Hugging Face hub.
+    """
+    folder = Path(name).expanduser()
+    if name.startswith((".", "/", "~")) or (folder / "config.json").is_file():
+        return False
+    return bool(matching(scan, ModelSpec.slot, name)) or ("/" not in name and not folder.exists())
+
+
+def _environment(data: Setting | None, scan: Scan, findings: list[Finding]) -> Iterator[tuple[str, str]]:
+    """`--data NAME` stands for `--env NAME` where NAME is an environment that makes its own tasks."""
+    names = sorted({candidate.name for candidate in scan.of(EnvironmentSpec.slot)})
+    meant = None
+    if data is not None and isinstance(data.value, str) and not Path(data.value).exists():
+        if matching(scan, EnvironmentSpec.slot, data.value):
+            yield data.value, str(data) if data.from_flag else data.origin
+            return
+        meant = nearest(data.value, names)
+    fix = f"did you mean --data {meant}?" if meant else "--env NAME, or --data NAME of one that makes tasks"
+    findings.append(
+        error(
+            "M126",
+            "no environment is chosen: it makes prompts of tasks and grades the replies",
+            Source(f"installed: {', '.join(names) or 'none'}", "slot envs"),
+            fix=fix,
+        )
+    )
+
+
+def _void_data(
+    settings: Mapping[str, Setting],
+    chosen: Mapping[str, tuple[Choice, ...]],
+    scan: Scan,
+    findings: list[Finding],
+    failed: set[str],
+) -> frozenset[str]:
+    void: set[str] = set()
+    for key in DATA_KEYS:
+        setting = settings.get(key)
+        if setting is None or not isinstance(setting.value, str) or Path(setting.value).exists():
+            continue
+        named = matching(scan, EnvironmentSpec.slot, setting.value)
+        for choice in chosen.get(EnvironmentSpec.slot, ()) if named else ():
+            void.add(key)
+            if choice.candidate in named and _makes_tasks(choice.spec):
+                continue
+            failed.add(key)
+            if choice.candidate in named:
+                message = f"{setting}: environment {choice.spec.name!r} makes no tasks of its own"
+                findings.append(error("M127", message, fix=f"--{key.replace('_', '-')} FILE.jsonl"))
+            else:
+                message = f"{setting}: is an environment, but the run uses environment {choice.spec.name!r}"
+                because = Source(f"env {choice.spec.name}", choice.origin)
+                findings.append(error("M127", message, because, fix="name one of them"))
+    return frozenset(void)
+
+
+def _makes_tasks(spec: Any) -> bool:
+    return isinstance(spec, EnvironmentSpec) and spec.makes_tasks
+
+
+def _chosen_at(finding: Finding, flag: str, name: str, origin: str) -> Finding:
+    """Add to a kernel's finding where the user asked for it."""
+    because = Source(f"{flag} {name}", origin if origin != "default" else f"default of --{flag}")
+    return Finding(finding.level, finding.code, finding.message, (because, *finding.because), finding.fix)

@@ -1,0 +1,131 @@
+"""Second pass: the whole configuration, typed, or everything that is wrong with it.
+
+    argv ─► files + flags ─► settings ─► choices ─► options of core and chosen plugins
+
+`draft` goes as far as it can, so that checks of the plan can add their findings to those of
+the configuration; `configure` is for callers that want a sound configuration or an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+from attrs import field, frozen
+
+from molt_core.api.findings import Finding
+from molt_core.api.plan_view import ChosenPart
+from molt_core.api.run_options import RunOptions
+from molt_core.config.argv import read_argv
+from molt_core.config.choices import Choice, Choices, choose
+from molt_core.config.files import read_file
+from molt_core.config.replaced import drop_replaced
+from molt_core.config.settings import Setting, is_choice, strongest
+from molt_core.config.structure import fields_of, from_table, structure
+from molt_core.config.unknown import unknown
+from molt_core.errors import ConfigError
+from molt_core.plugins.scan import Scan
+
+UNKNOWN_MODEL = ""
+"""Model of a draft in which none is given."""
+
+
+@frozen
+class Configuration:
+    """What the user asked for, typed."""
+
+    run: RunOptions
+    parts: Mapping[str, tuple[ChosenPart, ...]]
+    """Slot to chosen plugins; `models` only where --model names a packaged one."""
+    origins: Mapping[str, str]
+    """Dotted key (`lr`, `estimator`, `estimator.kl_coef`) to the flag or `file:line` that set it."""
+    switches: frozenset[str] = field(default=frozenset())
+    """Of `help`, `print_config`, `dry_run`, those that were given."""
+    notes: tuple[Finding, ...] = ()
+    """Worth saying, no error."""
+
+
+@frozen
+class Draft:
+    """A configuration that may have errors: wrong values are left at their defaults."""
+
+    configuration: Configuration
+    findings: tuple[Finding, ...]
+    broken: frozenset[str]
+    """Keys whose value is a stand-in; findings about them would mislead."""
+    complete: bool
+    """Every slot has its plugin with its options."""
+
+
+def configure(argv: Sequence[str], scan: Scan) -> Configuration:
+    """Configuration of `molt run [FILE.toml ...] [--flags]` from the words after the command.
+
+    Raises:
+        ConfigError: with every finding.
+    """
+    made = draft(argv, scan)
+    if any(finding.level == "error" for finding in made.findings):
+        raise ConfigError(made.findings)
+    return made.configuration
+
+
+def draft(argv: Sequence[str], scan: Scan) -> Draft:
+    """As `configure`, but never raises ConfigError: findings come beside what could be made."""
+    line = read_argv(argv)
+    files = [read_file(name, layer) for layer, name in enumerate(line.files)]
+    said = [setting for one in files for setting in one.settings]
+    said += [attrs.evolve(setting, layer=len(files)) for setting in line.settings]
+    choices = choose(strongest(said), scan)
+    kept, notes = drop_replaced(said, choices, scan)
+    settings = {key: one for key, one in strongest(kept).items() if key not in choices.void}
+
+    findings = [*line.findings, *(finding for one in files for finding in one.findings)]
+    findings += [*choices.findings, *notes]
+    findings += unknown(settings.values(), choices, scan)
+    run = structure(RunOptions, _of("", RunOptions, settings.values()))
+    broken = set(run.broken) | choices.failed
+    findings += run.findings
+    parts: dict[str, tuple[ChosenPart, ...]] = {}
+    complete = not choices.failed
+    for slot, chosen in choices.chosen.items():
+        built = [_part(choice, settings.values(), findings, broken) for choice in chosen]
+        parts[slot] = tuple(part for part in built if part is not None)
+        complete = complete and None not in built
+    configuration = Configuration(
+        run=run.options or from_table(RunOptions, {"model": UNKNOWN_MODEL}),
+        parts=parts,
+        origins=_origins(settings, choices, broken),
+        switches=line.switches,
+        notes=tuple(finding for finding in findings if finding.level != "error"),
+    )
+    return Draft(configuration, tuple(findings), frozenset(broken), complete)
+
+
+def _of(owner: str, cls: type, settings: Iterable[Setting]) -> list[Setting]:
+    names = {attribute.name for attribute in fields_of(cls)}
+    return [setting for setting in settings if setting.owner == owner and setting.knob in names]
+
+
+def _part(
+    choice: Choice, settings: Iterable[Setting], findings: list[Finding], broken: set[str]
+) -> ChosenPart | None:
+    spec = choice.spec
+    own = _of(choice.owner, spec.options, settings)
+    made = structure(spec.options, own, owner=choice.owner, who=f"{spec.flag} {spec.name!r}")
+    findings += made.findings
+    broken |= {f"{choice.owner}.{name}" for name in made.broken}
+    if made.options is None:
+        return None
+    return ChosenPart(
+        spec=spec, options=made.options, dist=choice.candidate.dist, version=choice.candidate.version
+    )
+
+
+def _origins(settings: Mapping[str, Setting], choices: Choices, broken: set[str]) -> dict[str, str]:
+    origins = {key: setting.origin for key, setting in settings.items() if key not in broken}
+    for chosen in choices.chosen.values():
+        for choice in chosen:
+            # an environment that --data implied has no setting of its own
+            if choice.origin != "default" and is_choice(choice.spec.flag):
+                origins[choice.spec.flag] = choice.origin
+    return origins

@@ -1,0 +1,78 @@
+"""Settings: single statements of the user, `key = value` with where it was said.
+
+Flags and TOML files both become settings; everything behind this point sees no other form.
+Keys are dotted: `group_size`, `estimator` (which plugin), `estimator.kl_coef` (a knob of it),
+`hook.tensorboard.every`. Knobs are written with `_`, plugin names with `-`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from attrs import frozen
+
+from molt_core.api.spec import SLOTS, HookSpec
+
+SLOT_OF_FLAG: Final = {spec.flag: slot for slot, spec in SLOTS.items()}
+"""`estimator` -> `estimators`."""
+SWITCHES: Final = ("help", "print_config", "dry_run")
+"""Flags that change what the command does instead of what the run is."""
+
+
+@frozen
+class Setting:
+    """One statement of the user."""
+
+    key: str
+    values: tuple[Any, ...]
+    """Flags: every text given, in order; True for a bare `--flag`, False for `--no-flag`. TOML: one value."""
+    origin: str
+    """The flag, or `file:line`."""
+    from_flag: bool
+    layer: int
+    """Files count from 0 in the order given; the command line is the last layer."""
+
+    @property
+    def value(self) -> Any:
+        return self.values[-1]
+
+    @property
+    def owner(self) -> str:
+        """Whose knob it is: empty for the core and for choices, `estimator`, `hook.tensorboard`."""
+        return self.key.rpartition(".")[0]
+
+    @property
+    def knob(self) -> str:
+        return self.key.rpartition(".")[2]
+
+    def __str__(self) -> str:
+        """How messages quote it: `--lr -1`, or `run.toml:3: lr = -1`."""
+        if not self.from_flag:
+            return f"{self.origin}: {self.key} = {self.value!r}"
+        return self.origin if isinstance(self.value, bool) else f"{self.origin} {self.value}"
+
+
+def normal_key(name: str) -> str:
+    """Key of a flag's name without its dashes: `estimator.kl-coef` -> `estimator.kl_coef`."""
+    owner, dot, knob = name.rpartition(".")
+    return owner.lower().replace("_", "-") + dot + knob.replace("-", "_")
+
+
+def flag_of(key: str) -> str:
+    """The inverse: `estimator.kl_coef` -> `--estimator.kl-coef`."""
+    owner, dot, knob = key.rpartition(".")
+    return f"--{owner}{dot}{knob.replace('_', '-')}"
+
+
+def is_choice(key: str) -> bool:
+    """True for keys that name a plugin. `model` may also name a folder or a hub id."""
+    return key in SLOT_OF_FLAG
+
+
+def strongest(settings: Iterable[Setting]) -> dict[str, Setting]:
+    """Last setting of each key: later files win over earlier ones, flags over files."""
+    return {setting.key: setting for setting in sorted(settings, key=lambda setting: setting.layer)}
+
+
+HOOK_FLAG: Final = HookSpec.flag

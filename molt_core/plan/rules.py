@@ -1,0 +1,128 @@
+"""The core's own rules: small functions from a plan to what is wrong with its numbers.
+
+Plugins bring rules of the same form in their specs. The files that --data names are looked at
+in `molt_core.plan.data_findings`, the model's folder in `molt_core.plan.model_facts`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from molt_core.api.findings import Finding, Source, error
+from molt_core.api.plan_view import PlanView
+from molt_core.api.spec import EnvironmentSpec, EstimatorSpec, Rule
+from molt_core.plan.model_facts import run_max_length
+
+
+def groups_are_compared(view: PlanView) -> Iterator[Finding]:
+    """An estimator that compares rollouts of one prompt needs several of them."""
+    for part in view.parts.get(EstimatorSpec.slot, ()):
+        spec = part.spec
+        if isinstance(spec, EstimatorSpec) and spec.needs_groups and view.run.group_size < 2:
+            message = f"estimator {spec.name!r} compares rollouts of one prompt, but there is one per prompt"
+            fix = "--group-size 8, or an estimator that works without groups: molt plugins list"
+            yield error("M301", message, view.source("group_size"), Source(spec.summary, part.owner), fix=fix)
+
+
+def training_samples(view: PlanView) -> Iterator[Finding]:
+    """Temperature 0 has one reply for each prompt and no log-probs to train on."""
+    if view.run.temperature <= 0:
+        message = f"temperature must be > 0 in training, got {view.run.temperature:g}"
+        fix = "--temperature 1.0; evaluation has --eval-temperature"
+        yield error("M302", message, view.source("temperature"), fix=fix)
+
+
+def lengths_fit(view: PlanView) -> Iterator[Finding]:
+    """max_tokens < max_length <= what the model allows."""
+    run, own = view.run, view.model.max_length
+    own_source = Source(f"the model allows {own} tokens", run.model)
+    if run.max_length is not None and own is not None and run.max_length > own:
+        message = f"max_length is {run.max_length}, the model allows {own} tokens"
+        yield error("M304", message, view.source("max_length"), own_source, fix=f"--max-length {own}")
+    limit = run_max_length(run, own)
+    if own is not None:
+        limit = min(limit, own)
+    if run.max_tokens >= limit:
+        message = f"max_tokens is {run.max_tokens}, which leaves no room for a prompt within {limit} tokens"
+        because = (
+            view.source("max_tokens"),
+            *((own_source,) if limit == own else (view.source("max_length"),)),
+        )
+        yield error("M303", message, *because, fix=f"--max-tokens {max(1, limit // 2)}")
+
+
+def output_is_writable(view: PlanView) -> Iterator[Finding]:
+    """The run folder can be made, and is not there yet."""
+    folder = view.run.output_dir.expanduser()
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        message = f"output_dir {folder} can't be made: {there} is a file"
+        yield error("M305", message, view.source("output_dir"), fix="--output-dir FOLDER")
+    elif not os.access(there, os.W_OK | os.X_OK):
+        message = f"output_dir {folder} can't be written: no permission in {there}"
+        yield error("M305", message, view.source("output_dir"), fix="--output-dir FOLDER")
+    name = view.run.run_name
+    if name is None:
+        return
+    if Path(name).name != name:
+        message = f"run_name must be the name of a folder, got {name!r}"
+        yield error("M306", message, view.source("run_name"), fix="--output-dir says where, --run-name what")
+    elif (folder / name).exists():
+        message = f"{folder / name} exists, and a run is never overwritten"
+        yield error(
+            "M306", message, view.source("run_name"), fix="another --run-name, or move the folder away"
+        )
+
+
+def evaluation_is_possible(view: PlanView) -> Iterator[Finding]:
+    """Options of evaluation agree with each other, and there are tasks for it."""
+    run = view.run
+    if run.eval_prompts == 0:
+        for option in ("eval_every", "eval_data"):
+            if getattr(run, option):
+                message = f"{option} is given, but evaluation is off: eval_prompts is 0"
+                because = (view.source(option), view.source("eval_prompts"))
+                yield error("M307", message, *because, fix="--eval-prompts 16")
+        return
+    if run.eval_data is None:
+        for part in view.parts.get(EnvironmentSpec.slot, ()):
+            if isinstance(part.spec, EnvironmentSpec) and not part.spec.makes_tasks:
+                message = f"no tasks to evaluate on: environment {part.spec.name!r} makes none of its own"
+                because = (view.source("eval_prompts"), view.source("eval_data"))
+                yield error("M308", message, *because, fix="--eval-data FILE.jsonl, or --eval-prompts 0")
+    if run.eval_every > run.steps:
+        message = f"eval_every is {run.eval_every}, but the run ends after {run.steps} steps"
+        yield _warning("M309", message, view.source("eval_every"), view.source("steps"))
+    if run.eval_samples > 1 and run.eval_temperature == 0:
+        message = (
+            f"all {run.eval_samples} evaluation replies to a prompt will be equal: eval_temperature is 0"
+        )
+        because = (view.source("eval_samples"), view.source("eval_temperature"))
+        yield _warning("M310", message, *because, fix="--eval-temperature 1.0")
+
+
+def ranks_have_work(view: PlanView) -> Iterator[Finding]:
+    """A rank without a single rollout slows the others down."""
+    run = view.run
+    num_rollouts = run.group_size * run.prompts_per_step
+    if num_rollouts < run.trainer_ranks:
+        message = f"a step has {num_rollouts} rollouts for {run.trainer_ranks} trainer ranks: some have nothing to do"
+        options = ("group_size", "prompts_per_step", "trainer_ranks")
+        yield _warning("M311", message, *map(view.source, options), fix=f"--trainer-ranks {num_rollouts}")
+
+
+def _warning(code: str, message: str, *because: Source, fix: str = "") -> Finding:
+    return Finding("warning", code, message, because, fix)
+
+
+CORE_RULES: Final[tuple[Rule, ...]] = (
+    groups_are_compared,
+    training_samples,
+    lengths_fit,
+    output_is_writable,
+    evaluation_is_possible,
+    ranks_have_work,
+)
