@@ -32,7 +32,7 @@ class Row:
     value: str
     aliases: tuple[str, ...]
     state: str
-    """`ok`, `shadowed` or, with `--details`, `broken`."""
+    """`installed`, `shadowed` or, with `--details`, `broken`."""
     summary: str = ""
     """With `--details`: the plugin's own words, or why it is broken."""
 
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 def _row(installed: Scan, candidate: Candidate, *, details: bool) -> Row:
     shadowed = is_shadowed(installed, candidate)
     owner = None if shadowed else owner_of(candidate.slot, candidate.name)
-    state, summary = ("shadowed" if shadowed else "ok"), ""
+    state, summary = ("shadowed" if shadowed else "installed"), ""
     if details:
         from molt_core.plugins.load import load_spec
 

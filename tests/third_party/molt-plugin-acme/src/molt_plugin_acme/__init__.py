@@ -1,0 +1,1 @@
+"""One estimator and one environment for Molt."""
