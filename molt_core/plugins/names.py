@@ -38,7 +38,7 @@ FIRST_PARTY: Final = (
     FirstParty("envs", "arithmetic", "molt-plugin-envs"),
     FirstParty("envs", "verify", "molt-plugin-envs"),
     FirstParty("engines", "vllm", "molt-plugin-vllm"),
-    FirstParty("engines", "transformers", "molt-plugin-transformers"),
+    FirstParty("engines", "transformers", "molt-plugin-transformers", ("hf",)),
     FirstParty("trainers", "fsdp", "molt-plugin-fsdp"),
     FirstParty("executors", "local", CORE),
     FirstParty("executors", "ray", CORE),

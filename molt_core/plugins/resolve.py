@@ -28,8 +28,8 @@ def resolve(scan: Scan, slot: str, wanted: str) -> Candidate:
         raise ConfigError([_ambiguous(slot, wanted, found)])
     if "/" in wanted:
         raise ConfigError([_missing_from_package(scan, slot, wanted)])
-    raise ConfigError([_not_installed(scan, slot, wanted) or _of_other_slot(scan, slot, wanted)
-                       or _unknown(scan, slot, wanted)])  # fmt: skip
+    missing = _not_installed(scan, slot, wanted) or _of_other_slot(scan, slot, wanted)
+    raise ConfigError([missing or _unknown(scan, slot, wanted)])
 
 
 def _ambiguous(slot: str, wanted: str, found: tuple[Candidate, ...]) -> Finding:

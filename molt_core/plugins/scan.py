@@ -62,39 +62,55 @@ def scan(path: Sequence[str] | None = None) -> Scan:
     return _scan(tuple(sys.path if path is None else path))
 
 
+@frozen
+class _Copy:
+    """One metadata folder. A distribution normally has one."""
+
+    name: str
+    """Normalised; empty when an interrupted uninstall left half a folder, as is the version."""
+    version: str
+    folder: str
+    entry_points: str
+    """Text of entry_points.txt."""
+    dist: metadata.Distribution
+
+    @classmethod
+    def read(cls, dist: metadata.Distribution) -> _Copy:
+        headers = dist.metadata  # parsed anew on every access, and the slow part of a scan
+        name, version = headers["Name"] or "", headers["Version"] or ""
+        return cls(normalized_dist(name), version, str(dist.locate_file("")), _entry_points_text(dist), dist)
+
+
 @cache
 def _scan(path: tuple[str, ...]) -> Scan:
     findings: list[Finding] = []
     kept: dict[tuple[str, str, str], Candidate] = {}
     for name, found in sorted(_owners(path, findings).items()):
-        copies = [
-            dist for dist in metadata.distributions(name=name, path=list(path)) if dist.metadata["Version"]
-        ]
-        for candidate in _candidates(name, _one_of(name, copies or [found], findings), findings):
+        copies = [_Copy.read(dist) for dist in metadata.distributions(name=name, path=list(path))]
+        # a folder that does not bear its own name is found by the pass over all, not by name
+        whole = [copy for copy in copies if copy.version] or [found]
+        for candidate in _candidates(_one_of(whole, findings), findings):
             first = kept.setdefault((candidate.slot, normalized(candidate.name), candidate.dist), candidate)
             if first != candidate:
-                message = (
-                    f"{candidate.owner} offers {candidate.name!r} twice in slot {candidate.slot}; "
-                    f"{first.value} is used, {candidate.value} is not"
-                )
+                message = f"{candidate.owner} offers {candidate.name!r} twice in slot {candidate.slot}"
+                message += f"; {first.value} is used, {candidate.value} is not"
                 findings.append(_warning("M112", message, f"report it to the authors of {candidate.dist}"))
     return Scan(tuple(sorted(kept.values())), tuple(findings))
 
 
-def _owners(path: tuple[str, ...], findings: list[Finding]) -> dict[str, metadata.Distribution]:
+def _owners(path: tuple[str, ...], findings: list[Finding]) -> dict[str, _Copy]:
     """The distributions that mention one of our groups, by normalised name."""
-    owners: dict[str, metadata.Distribution] = {}
+    owners: dict[str, _Copy] = {}
     for dist in metadata.distributions(path=list(path)):
         if f"[{GROUP_PREFIX}" not in _entry_points_text(dist):
             continue
-        # both are None, whatever their types say, when an interrupted uninstall left half a folder
-        if dist.metadata["Name"] and dist.metadata["Version"]:
-            owners.setdefault(normalized_dist(dist.metadata["Name"]), dist)
+        copy = _Copy.read(dist)
+        if copy.name and copy.version:
+            owners.setdefault(copy.name, copy)
         else:
-            message = f"a package in {dist.locate_file('')} offers plugins but has no name or version"
-            findings.append(
-                _warning("M113", message, "reinstall it: an install or uninstall was interrupted")
-            )
+            message = f"a package in {copy.folder} offers plugins but has no name or version"
+            fix = "reinstall it: an install or uninstall was interrupted"
+            findings.append(_warning("M113", message, fix))
     return owners
 
 
@@ -106,29 +122,28 @@ def _entry_points_text(dist: metadata.Distribution) -> str:
         return ""
 
 
-def _one_of(name: str, copies: list[metadata.Distribution], findings: list[Finding]) -> metadata.Distribution:
+def _one_of(copies: list[_Copy], findings: list[Finding]) -> _Copy:
     """The copy that counts: first on the path, and among those in one folder the highest version."""
-    folder = copies[0].locate_file("")
-    chosen = max((copy for copy in copies if copy.locate_file("") == folder), key=_numbers)
-    if len({(copy.version, _entry_points_text(copy)) for copy in copies}) > 1:
-        message = f"{name} is installed {len(copies)} times; version {chosen.version} is used"
-        places = tuple(Source(f"version {copy.version}", str(copy.locate_file(""))) for copy in copies)
-        fix = f"pip uninstall {name} until nothing is left of it, then install it once"
+    chosen = max((copy for copy in copies if copy.folder == copies[0].folder), key=_numbers)
+    if len({(copy.version, copy.entry_points) for copy in copies}) > 1:
+        message = f"{chosen.name} is installed {len(copies)} times; version {chosen.version} is used"
+        places = tuple(Source(f"version {copy.version}", copy.folder) for copy in copies)
+        fix = f"pip uninstall {chosen.name} until nothing is left of it, then install it once"
         findings.append(Finding("warning", "M111", message, places, fix))
     return chosen
 
 
-def _numbers(dist: metadata.Distribution) -> list[int]:
-    return [int(digits) for digits in re.findall(r"\d+", dist.version)]
+def _numbers(copy: _Copy) -> list[int]:
+    return [int(digits) for digits in re.findall(r"\d+", copy.version)]
 
 
-def _candidates(name: str, dist: metadata.Distribution, findings: list[Finding]) -> Iterator[Candidate]:
-    owner = f"{name} {dist.version}"
+def _candidates(copy: _Copy, findings: list[Finding]) -> Iterator[Candidate]:
+    owner = f"{copy.name} {copy.version}"
     try:
-        points = sorted(dist.entry_points, key=lambda point: (point.group, point.name, point.value))
+        points = sorted(copy.dist.entry_points, key=lambda point: (point.group, point.name, point.value))
     except (ValueError, TypeError) as error:
         message = f"the entry points of {owner} can't be read: {error}"
-        findings.append(_warning("M114", message, f"reinstall {name}"))
+        findings.append(_warning("M114", message, f"reinstall {copy.name}"))
         return
     for point in points:
         if not point.group.startswith(GROUP_PREFIX):
@@ -143,9 +158,9 @@ def _candidates(name: str, dist: metadata.Distribution, findings: list[Finding])
             message = (
                 f"{owner} offers {point.name!r} in slot {slot}; wanted lower case letters, digits, + . _ -"
             )
-            findings.append(_warning("M116", message, f"report it to the authors of {name}"))
+            findings.append(_warning("M116", message, f"report it to the authors of {copy.name}"))
         else:
-            yield Candidate(slot, point.name, name, dist.version, point.value)
+            yield Candidate(slot, point.name, copy.name, copy.version, point.value)
 
 
 def _warning(code: str, message: str, fix: str) -> Finding:

@@ -133,3 +133,8 @@ def test_scanning_twice_in_two_processes_gives_one_order():
         subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(2)
     }
     assert len(outputs) == 1
+
+
+def test_a_metadata_folder_that_does_not_bear_its_own_name_is_still_found(site, fake_dist):
+    fake_dist("acme", entry_points=RANK).rename(site / "renamed-1.0.dist-info")
+    assert [one.dist for one in scan([str(site)]).candidates] == ["acme"]
