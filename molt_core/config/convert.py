@@ -34,13 +34,12 @@ def convert(setting: Setting, kind: Any) -> Any:
         return None
     if not setting.from_flag:
         return from_plain(value, kind)
-    if _is_tuple(required_type(kind)):
-        return _FLAGS.structure(list(setting.values), kind)
-    if value is False and required_type(kind) is not bool:
-        raise ValueError("only options that are true or false have a --no- form")
-    if value is True and required_type(kind) is not bool:
-        raise ValueError(f"needs a value: {type_name(kind)}")
-    return _FLAGS.structure(value, kind)
+    if required_type(kind) is not bool:
+        if False in setting.values:
+            raise ValueError("only options that are true or false have a --no- form")
+        if True in setting.values:
+            raise ValueError(f"needs a value: {type_name(kind)}")
+    return _FLAGS.structure(setting.values if _is_tuple(required_type(kind)) else value, kind)
 
 
 def from_plain(value: Any, kind: Any) -> Any:

@@ -27,7 +27,7 @@ def drop_replaced(
         if by is None:
             kept.append(setting)
         else:
-            fix = f"write it again for {by.value}, or remove it"
+            fix = "remove it, or write it again in the same place as the new choice"
             notes.append(Finding("note", "M129", f"{setting}: not used, {by} replaces its plugin", (), fix))
     return tuple(kept), tuple(notes)
 

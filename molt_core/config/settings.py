@@ -14,6 +14,7 @@ from attrs import frozen
 
 from molt_core.api.spec import SLOTS, HookSpec
 
+HOOK_FLAG: Final = HookSpec.flag
 SLOT_OF_FLAG: Final = {spec.flag: slot for slot, spec in SLOTS.items()}
 """`estimator` -> `estimators`."""
 SWITCHES: Final = ("help", "print_config", "dry_run")
@@ -49,6 +50,8 @@ class Setting:
     def __str__(self) -> str:
         """How messages quote it: `--lr -1`, or `run.toml:3: lr = -1`."""
         if not self.from_flag:
+            if self.key == HOOK_FLAG:  # the one choice that is a list, and may be empty
+                return f"{self.origin}: hooks = {list(self.values)!r}"
             return f"{self.origin}: {self.key} = {self.value!r}"
         return self.origin if isinstance(self.value, bool) else f"{self.origin} {self.value}"
 
@@ -73,6 +76,3 @@ def is_choice(key: str) -> bool:
 def strongest(settings: Iterable[Setting]) -> dict[str, Setting]:
     """Last setting of each key: later files win over earlier ones, flags over files."""
     return {setting.key: setting for setting in sorted(settings, key=lambda setting: setting.layer)}
-
-
-HOOK_FLAG: Final = HookSpec.flag
