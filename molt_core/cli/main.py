@@ -47,12 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code of the process."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        for num_words in (2, 1):
-            command = COMMANDS.get(" ".join(words[:num_words]))
-            if command and len(words) >= num_words:
-                module = import_module(f"molt_core.cli.{command.module}")
-                return int(module.main(words[num_words:]))
-        return _no_command(words)
+        code = _dispatch(words)
+        sys.stdout.flush()  # here, where a closed pipe can still be told from a fault
+        return code
     except MoltError as error:
         _show(error)
         return error.exit_code
@@ -62,6 +59,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the reader (`| head`) has enough; without this Python complains again when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _dispatch(words: list[str]) -> int:
+    for num_words in (2, 1):
+        command = COMMANDS.get(" ".join(words[:num_words]))
+        if command and len(words) >= num_words:
+            module = import_module(f"molt_core.cli.{command.module}")
+            return int(module.main(words[num_words:]))
+    return _no_command(words)
 
 
 def _no_command(words: list[str]) -> int:

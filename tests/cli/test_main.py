@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import types
 
@@ -87,3 +89,12 @@ def test_an_unknown_command_is_a_configuration_error_with_the_nearest(capsys, ty
         main(typed)
     assert leaving.value.code == 2
     assert f"did you mean `{meant}`?" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_enough_is_no_error():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "molt_core.cli.main", "plugins", "list"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
