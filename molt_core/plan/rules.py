@@ -67,7 +67,7 @@ def output_is_writable(view: PlanView) -> Iterator[Finding]:
     name = view.run.run_name
     if name is None:
         return
-    if Path(name).name != name:
+    if Path(name).name != name or name in ("", ".."):
         message = f"run_name must be the name of a folder, got {name!r}"
         yield error("M306", message, view.source("run_name"), fix="--output-dir says where, --run-name what")
     elif (folder / name).exists():

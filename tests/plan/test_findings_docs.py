@@ -1,0 +1,18 @@
+"""docs/findings.md lists exactly the codes that the core can report."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_documented_codes_are_those_of_the_sources() -> None:
+    texts = (path.read_text() for path in sorted((ROOT / "molt_core").rglob("*.py")))
+    reported = {code for text in texts for code in re.findall(r'"(M\d{3})"', text)}
+    documented = re.findall(
+        r"^\| (M\d{3}) \|", (ROOT / "docs" / "findings.md").read_text(), flags=re.MULTILINE
+    )
+    assert documented == sorted(set(documented))
+    assert set(documented) == reported
