@@ -5,13 +5,14 @@ Reads local files, cheaply; never downloads. Which rows an environment needs, it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
 
 from molt_core.api.findings import Finding, error
 from molt_core.api.plan_view import PlanView
 from molt_core.api.spec import EnvironmentSpec
+from molt_core.errors import ConfigError
 
 
 def data_findings(view: PlanView) -> Iterator[Finding]:
@@ -32,5 +33,9 @@ def _rows(
 ) -> Iterator[Finding]:
     from molt_core.data.rows import check_rows
 
-    for finding in check_rows(source, columns):
+    try:
+        findings: Sequence[Finding] = check_rows(source, columns)
+    except ConfigError as unreadable:
+        findings = unreadable.findings
+    for finding in findings:
         yield attrs.evolve(finding, because=(*finding.because, view.source(option)))
