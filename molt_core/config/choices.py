@@ -7,19 +7,19 @@ known whose they are.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from attrs import field, frozen
 
 from molt_core.api.findings import Finding, Source, error
 from molt_core.api.spec import SLOTS, EnvironmentSpec, ModelSpec, Spec
-from molt_core.config.settings import HOOK_FLAG, Setting
+from molt_core.config.settings import HOOK_FLAG, Setting, flag_of
 from molt_core.errors import ConfigError
 from molt_core.plugins.load import load_spec
 from molt_core.plugins.match import matching
-from molt_core.plugins.names import nearest, normalized
+from molt_core.plugins.names import nearest, normalized, owner_of
 from molt_core.plugins.resolve import resolve
 from molt_core.plugins.scan import Candidate, Scan
 
@@ -72,7 +72,8 @@ def choose(settings: Mapping[str, Setting], scan: Scan) -> Choices:
             failed.add(kind.flag)
         elif picked:
             chosen[slot] = picked
-    void = _void_data(settings, chosen, scan, findings, failed)
+    environment = next(iter(chosen.get(EnvironmentSpec.slot, ())), None)
+    void = _void_data(settings, environment, scan, findings, failed)
     return Choices(chosen, frozenset(failed), void, tuple(findings))
 
 
@@ -85,10 +86,18 @@ def _slot(
         try:
             candidate = resolve(scan, slot, name)
             choice = Choice(load_spec(candidate), candidate, origin)
-            if choice.owner not in {earlier.owner for earlier in chosen}:
-                chosen.append(choice)
         except ConfigError as problem:
             findings += [_chosen_at(finding, flag, name, origin) for finding in problem.findings]
+            continue
+        twin = next((earlier for earlier in chosen if earlier.owner == choice.owner), None)
+        if twin is None:
+            chosen.append(choice)
+        elif twin.candidate != candidate:
+            both = f"{twin.candidate.qualified} and {candidate.qualified}"
+            message = f"{both} would share the options [{choice.owner}]"
+            findings.append(
+                error("M126", message, Source(f"{flag} {name}", origin), fix="choose one of them")
+            )
     return tuple(sorted(chosen, key=lambda choice: choice.owner)), findings
 
 
@@ -105,6 +114,8 @@ def _wanted(
         return
     # a list of values is meant for hooks only; of other slots the last flag wins
     for name in setting.values if flag == HOOK_FLAG else setting.values[-1:]:
+        if slot == ModelSpec.slot and not isinstance(name, str):
+            continue  # `model` is also an option of the core, and reported as such
         if not isinstance(name, str) or not name:
             wanted = "a list of names" if flag == HOOK_FLAG else "a name"
             fix = f"molt plugins list --slot {slot}"
@@ -120,58 +131,63 @@ def is_packaged_model(scan: Scan, name: str) -> bool:
     folder nor installed is still taken for a plugin's, so that the error can name the nearest one;
     `organisation/name` is left to the Hugging Face hub.
     """
-    folder = Path(name).expanduser()
-    if name.startswith((".", "/", "~")) or (folder / "config.json").is_file():
+    if name.startswith((".", "/", "~")) or os.path.isfile(os.path.join(name, "config.json")):
         return False
-    return bool(matching(scan, ModelSpec.slot, name)) or ("/" not in name and not folder.exists())
+    return bool(matching(scan, ModelSpec.slot, name)) or ("/" not in name and not os.path.exists(name))
 
 
 def _environment(data: Setting | None, scan: Scan, findings: list[Finding]) -> Iterator[tuple[str, str]]:
     """`--data NAME` stands for `--env NAME` where NAME is an environment that makes its own tasks."""
     names = sorted({candidate.name for candidate in scan.of(EnvironmentSpec.slot)})
-    meant = None
-    if data is not None and isinstance(data.value, str) and not Path(data.value).exists():
-        if matching(scan, EnvironmentSpec.slot, data.value):
-            yield data.value, str(data) if data.from_flag else data.origin
-            return
-        meant = nearest(data.value, names)
-    fix = f"did you mean --data {meant}?" if meant else "--env NAME, or --data NAME of one that makes tasks"
+    if data is not None and _names_environment(data, scan):
+        yield data.value, str(data) if data.from_flag else data.origin
+        return
+    meant = (
+        nearest(str(data.value), names) if data is not None and not os.path.exists(str(data.value)) else None
+    )
     findings.append(
         error(
-            "M126",
+            "M130",
             "no environment is chosen: it makes prompts of tasks and grades the replies",
             Source(f"installed: {', '.join(names) or 'none'}", "slot envs"),
-            fix=fix,
+            fix=f"did you mean --data {meant}?"
+            if meant
+            else "--env NAME, or --data NAME of one that makes tasks",
         )
     )
 
 
+def _names_environment(data: Setting, scan: Scan) -> bool:
+    """Whether the data is the name of an environment, installed or known; a file of that name goes first."""
+    name = data.value
+    if not isinstance(name, str) or os.path.exists(name):
+        return False
+    slot = EnvironmentSpec.slot
+    return bool(matching(scan, slot, name)) or owner_of(slot, name) is not None
+
+
 def _void_data(
     settings: Mapping[str, Setting],
-    chosen: Mapping[str, tuple[Choice, ...]],
+    environment: Choice | None,
     scan: Scan,
     findings: list[Finding],
     failed: set[str],
 ) -> frozenset[str]:
-    void: set[str] = set()
-    for key in DATA_KEYS:
-        setting = settings.get(key)
-        if setting is None or not isinstance(setting.value, str) or Path(setting.value).exists():
-            continue
-        named = matching(scan, EnvironmentSpec.slot, setting.value)
-        for choice in chosen.get(EnvironmentSpec.slot, ()) if named else ():
-            void.add(key)
-            if choice.candidate in named and _makes_tasks(choice.spec):
-                continue
+    named = [key for key in DATA_KEYS if key in settings and _names_environment(settings[key], scan)]
+    for key in named:
+        setting = settings[key]
+        if environment is None:
+            failed.add(key)  # why there is no environment has been said
+        elif environment.candidate not in matching(scan, EnvironmentSpec.slot, setting.value):
             failed.add(key)
-            if choice.candidate in named:
-                message = f"{setting}: environment {choice.spec.name!r} makes no tasks of its own"
-                findings.append(error("M127", message, fix=f"--{key.replace('_', '-')} FILE.jsonl"))
-            else:
-                message = f"{setting}: is an environment, but the run uses environment {choice.spec.name!r}"
-                because = Source(f"env {choice.spec.name}", choice.origin)
-                findings.append(error("M127", message, because, fix="name one of them"))
-    return frozenset(void)
+            message = f"{setting}: is an environment, but the run uses environment {environment.spec.name!r}"
+            because = Source(f"env {environment.spec.name}", environment.origin)
+            findings.append(error("M127", message, because, fix="name one of them"))
+        elif not _makes_tasks(environment.spec):
+            failed.add(key)
+            message = f"{setting}: environment {environment.spec.name!r} makes no tasks of its own"
+            findings.append(error("M127", message, fix=f"{flag_of(key)} FILE.jsonl"))
+    return frozenset(named)
 
 
 def _makes_tasks(spec: Any) -> bool:

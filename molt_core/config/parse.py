@@ -9,6 +9,7 @@ the configuration; `configure` is for callers that want a sound configuration or
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import attrs
 from attrs import field, frozen
@@ -21,13 +22,15 @@ from molt_core.config.choices import Choice, Choices, choose
 from molt_core.config.files import read_file
 from molt_core.config.replaced import drop_replaced
 from molt_core.config.settings import Setting, is_choice, strongest
-from molt_core.config.structure import fields_of, from_table, structure
+from molt_core.config.structure import fields_of, structure
 from molt_core.config.unknown import unknown
 from molt_core.errors import ConfigError
 from molt_core.plugins.scan import Scan
 
-UNKNOWN_MODEL = ""
-"""Model of a draft in which none is given."""
+_NO_MODEL: Final = Setting("model", ("",), "", from_flag=False, layer=0)
+"""Stand-in for the one required option, so that the others can be checked."""
+_MISSING: Final = frozenset({"M123", "M130"})
+"""Codes of what may stand in a file that could not be read."""
 
 
 @frozen
@@ -82,7 +85,9 @@ def draft(argv: Sequence[str], scan: Scan) -> Draft:
     findings = [*line.findings, *(finding for one in files for finding in one.findings)]
     findings += [*choices.findings, *notes]
     findings += unknown(settings.values(), choices, scan)
-    run = structure(RunOptions, _of("", RunOptions, settings.values()))
+    own = _of("", RunOptions, settings.values())
+    run = structure(RunOptions, own)
+    options = run.options or structure(RunOptions, [*own, _NO_MODEL]).options
     broken = set(run.broken) | choices.failed
     findings += run.findings
     parts: dict[str, tuple[ChosenPart, ...]] = {}
@@ -91,8 +96,10 @@ def draft(argv: Sequence[str], scan: Scan) -> Draft:
         built = [_part(choice, settings.values(), findings, broken) for choice in chosen]
         parts[slot] = tuple(part for part in built if part is not None)
         complete = complete and None not in built
+    if any(one.findings for one in files):
+        findings = [finding for finding in findings if finding.code not in _MISSING]
     configuration = Configuration(
-        run=run.options or from_table(RunOptions, {"model": UNKNOWN_MODEL}),
+        run=options,
         parts=parts,
         origins=_origins(settings, choices, broken),
         switches=line.switches,

@@ -42,7 +42,9 @@ def chosen_name(part: ChosenPart) -> str:
 def _lines(configuration: Configuration) -> Iterator[str]:
     origins = configuration.origins
     yield f"# molt-core {__version__}"
-    yield from _fields(configuration.run, "", configuration)
+    # TOML can't hold `model = "..."` beside a table of its options
+    is_table = any(_has_knobs(part) for part in configuration.parts.get(ModelSpec.slot, ()))
+    yield from _fields(configuration.run, "", configuration, skip=ModelSpec.flag if is_table else "")
     hooks = configuration.parts.get("hooks", ())
     names = [chosen_name(hook) for hook in hooks]
     yield _line("hooks", names, origins.get(HOOK_FLAG, "default"))
@@ -52,14 +54,21 @@ def _lines(configuration: Configuration) -> Iterator[str]:
                 name = normalized(part.spec.name)
                 knobs = list(_fields(part.options, f"{HOOK_FLAG}.{name}", configuration))
                 yield from ("", f"[{HOOK_FLAG}.{_key(name)}]", *knobs) if knobs else ()
-            elif slot != ModelSpec.slot:  # a model's name is the core's `model`
+            elif slot != ModelSpec.slot or _has_knobs(part):
+                name = configuration.run.model if slot == ModelSpec.slot else chosen_name(part)
                 yield from ("", f"[{kind.flag}]")
-                yield _line("use", chosen_name(part), origins.get(kind.flag, "default"))
+                yield _line("use", name, origins.get(kind.flag, "default"))
                 yield from _fields(part.options, kind.flag, configuration)
 
 
-def _fields(options: Any, owner: str, configuration: Configuration) -> Iterator[str]:
+def _has_knobs(part: ChosenPart) -> bool:
+    return bool(fields_of(type(part.options)))
+
+
+def _fields(options: Any, owner: str, configuration: Configuration, *, skip: str = "") -> Iterator[str]:
     for attribute in fields_of(type(options)):
+        if attribute.name == skip:
+            continue
         value = _plain(getattr(options, attribute.name))
         key = f"{owner}.{attribute.name}" if owner else attribute.name
         if value is None and attribute.default is None:

@@ -8,6 +8,7 @@ downloaded: of a Hugging Face id next to nothing is known.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from importlib import metadata
@@ -55,7 +56,7 @@ def model_facts(
         )
         return facts, tuple(_absent(spec, said))
     folder = Path(run.model).expanduser()
-    if folder.exists() or not _HUB_ID.fullmatch(run.model) or run.model.startswith("."):
+    if os.path.exists(folder) or not _HUB_ID.fullmatch(run.model) or run.model.startswith("."):
         return read_folder(folder), tuple(_folder_findings(folder, said))
     message = f"model {run.model!r} is on the Hugging Face hub: its length and files are known once it is downloaded"
     return ModelFacts(source="hub"), (Finding("note", "M401", message, (said,)),)
@@ -97,9 +98,11 @@ def _absent(spec: ModelSpec, said: Source) -> Iterator[Finding]:
 
 
 def _folder_findings(folder: Path, said: Source) -> Iterator[Finding]:
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         problem = (
-            "is a file, wanted a folder" if folder.exists() else "is neither a folder nor a model's name"
+            "is a file, wanted a folder"
+            if os.path.exists(folder)
+            else "is neither a folder nor a model's name"
         )
         yield error("M403", f"--model {folder} {problem}", said, fix="molt plugins list --slot models")
         return

@@ -57,7 +57,7 @@ def lengths_fit(view: PlanView) -> Iterator[Finding]:
 def output_is_writable(view: PlanView) -> Iterator[Finding]:
     """The run folder can be made, and is not there yet."""
     folder = view.run.output_dir.expanduser()
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    there = next(path for path in (folder, *folder.absolute().parents) if os.path.exists(path))
     if not there.is_dir():
         message = f"output_dir {folder} can't be made: {there} is a file"
         yield error("M305", message, view.source("output_dir"), fix="--output-dir FOLDER")
@@ -70,7 +70,7 @@ def output_is_writable(view: PlanView) -> Iterator[Finding]:
     if Path(name).name != name or name in ("", ".."):
         message = f"run_name must be the name of a folder, got {name!r}"
         yield error("M306", message, view.source("run_name"), fix="--output-dir says where, --run-name what")
-    elif (folder / name).exists():
+    elif os.path.exists(folder / name):
         message = f"{folder / name} exists, and a run is never overwritten"
         yield error(
             "M306", message, view.source("run_name"), fix="another --run-name, or move the folder away"

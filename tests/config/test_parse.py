@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import pytest
 
 from molt_core.config.parse import configure, draft
@@ -73,7 +74,7 @@ def test_without_environment_the_nearest_name_of_data_is_offered(stand_ins: Scan
     with pytest.raises(ConfigError) as caught:
         configure(["--model", "tiny", "--data", "arithmetik"], stand_ins)
     (finding,) = caught.value.findings
-    assert finding.code == "M126"
+    assert finding.code == "M130"
     assert finding.fix == "did you mean --data arithmetic?"
 
 
@@ -112,10 +113,11 @@ def test_every_mistake_is_reported_at_once(stand_ins: Scan) -> None:
         "no engine is named 'vlm'; did you mean 'vllm'?",
         "--hook.tensorboard.every 2: hook 'tensorboard' is not turned on",
         "--loss.clip 3: there is no such flag",
-        "--model is required",
     ):
         assert words in text
-    assert len(caught.value.findings) == 11, "and nothing is said about knobs of a plugin that is not there"
+    assert len(caught.value.findings) == 10, (
+        "and nothing about knobs of a plugin that is not there, or what a lost file may hold"
+    )
 
 
 def test_a_broken_plugin_is_an_error_only_when_chosen(stand_ins: Scan) -> None:
@@ -174,3 +176,32 @@ def test_a_draft_says_which_values_are_stand_ins(stand_ins: Scan) -> None:
     assert {"model", "steps", "estimator"} <= made.broken
     assert made.configuration.run.steps == 100
     assert not made.complete
+
+
+def test_data_that_names_a_known_environment_says_what_to_install(stand_ins: Scan) -> None:
+    without = Scan(tuple(one for one in stand_ins.candidates if one.name != "arithmetic"))
+    with pytest.raises(ConfigError) as caught:
+        configure(ENOUGH, without)
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.fix) == ("M102", "pip install molt-plugin-envs")
+
+
+def test_a_model_that_is_no_text_is_one_finding(stand_ins: Scan) -> None:
+    file = write("run.toml", "model = 3\n")
+    with pytest.raises(ConfigError) as caught:
+        configure([file, "--env", "arithmetic"], stand_ins)
+    assert codes(caught.value) == ["M122"]
+
+
+def test_two_hooks_of_one_name_are_refused_and_one_hook_twice_is_one(stand_ins: Scan) -> None:
+    (board,) = [one for one in stand_ins.candidates if one.name == "tensorboard"]
+    both = Scan((*stand_ins.candidates, attrs.evolve(board, dist="acme-rl")))
+    with pytest.raises(ConfigError, match="molt-plugin-tracking/tensorboard and acme-rl/tensorboard"):
+        configure([*ENOUGH, "--hook", "tensorboard", "--hook", "acme-rl/tensorboard"], both)
+    made = configure([*ENOUGH, "--hook", "tensorboard", "--hook", "TensorBoard"], both)
+    assert len(made.parts["hooks"]) == 1
+
+
+def test_a_name_too_long_for_a_file_is_an_ordinary_error(stand_ins: Scan) -> None:
+    with pytest.raises(ConfigError):
+        configure(["--model", "m" * 5000, "--data", "d" * 5000], stand_ins)

@@ -123,3 +123,11 @@ def test_toml_says_where_each_value_comes_from(stand_ins: Scan) -> None:
 def test_every_run_option_is_written(stand_ins: Scan) -> None:
     text = to_toml(configure(["--model", "tiny", "--data", "arithmetic"], stand_ins))
     assert all(attribute.name in text for attribute in fields_of(RunOptions))
+
+
+def test_options_of_a_packaged_model_are_not_lost(stand_ins: Scan) -> None:
+    made = configure(["--model", "big", "--model.layers", "5", "--data", "arithmetic"], stand_ins)
+    Path("again.toml").write_text(to_toml(made))
+    again = configure(["again.toml"], stand_ins)
+    assert (again.run, again.parts) == (made.run, made.parts)
+    assert again.parts["models"][0].options.layers == 5

@@ -26,6 +26,7 @@ def test_a_wrong_value_is_reported_once_and_its_stand_in_never(stand_ins: Scan) 
 
 def test_without_model_the_model_is_not_judged(stand_ins: Scan) -> None:
     assert codes(stand_ins, "--env", "arithmetic") == {"M123"}
+    assert codes(stand_ins, "--env", "arithmetic", "--temperature", "0") == {"M123", "M302"}
 
 
 def test_errors_come_before_warnings_and_notes(stand_ins: Scan) -> None:

@@ -47,6 +47,11 @@ class Embedded:
 
 
 @options
+class Sized:
+    layers: int = option(2, help="depth", ge=1)
+
+
+@options
 class Board:
     every: int = option(1, help="write every N steps", ge=1)
     folder: Path = option(Path("board"), help="where")
@@ -100,6 +105,7 @@ LOCAL = spec(ExecutorSpec, "local")
 RAY = spec(ExecutorSpec, "ray")
 TINY = spec(ModelSpec, "tiny", max_length=1024)
 SMOLLM2 = spec(ModelSpec, "smollm2-135m-instruct", max_length=8192, requires=("no-such-distribution",))
+BIG = spec(ModelSpec, "big", max_length=64, options=Sized)
 TENSORBOARD = spec(HookSpec, "tensorboard", options=Board)
 
 _OWNERS = {
