@@ -41,7 +41,8 @@ def encode(rollout: Rollout) -> bytes:
         "reply_text": rollout.reply_text,
         "seconds": rollout.seconds,
     }
-    return save(tensors, metadata={"molt": json.dumps(header)})
+    data: bytes = save(tensors, metadata={"molt": json.dumps(header)})
+    return data
 
 
 def decode(data: bytes) -> Rollout:

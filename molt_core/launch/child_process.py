@@ -63,6 +63,7 @@ def _serve(pipe: Connection, request: ActorRequest, store: Store) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(request.env)
     actor: Any = None
+    reply: tuple[Any, Exception | None]
     while True:
         try:
             method, args = pipe.recv()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from molt_core.launch.specs import RayOptions
 from molt_core.plugins.factory import import_object
 
 STOP_TIMEOUT_S = 30
+PROBE_TIMEOUT_S = 10
 MAX_CALLS = 100_000
 """Calls in flight on one async actor; the loop bounds them, Ray must not."""
 NUM_LOG_LINES = 15
@@ -51,7 +53,7 @@ class _Actor:
 
 
 class _AsyncActor(_Actor):
-    async def pid(self) -> int:  # type: ignore[override]
+    async def pid(self) -> int:
         return os.getpid()
 
     async def call(self, method: str, args: tuple[Any, ...]) -> Any:  # type: ignore[override]
@@ -101,6 +103,13 @@ class RayHandle:
         return "".join(f"\n    {line}" for line in ["", *lines[-NUM_LOG_LINES:]]) if lines else ""
 
 
+def _probe(address: str) -> None:
+    """Fail at once where nothing listens; Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=PROBE_TIMEOUT_S).close()
+
+
 def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
@@ -119,7 +128,10 @@ class RayExecutor:
         run = self._run
         num_actors = run.engines + run.trainer_ranks + run.workers
         try:
-            if run.ray_address is None:
+            if run.ray_address is not None:
+                _probe(run.ray_address)
+                ray.init(address=run.ray_address, log_to_driver=False, logging_level="ERROR")
+            else:
                 ray.init(
                     # an actor is a place, not a core: all of them must fit on a small machine
                     num_cpus=max(os.cpu_count() or 1, num_actors),
@@ -130,9 +142,7 @@ class RayExecutor:
                     configure_logging=True,
                     runtime_env={"env_vars": {"RAY_DEDUP_LOGS": "0"}},
                 )
-            else:
-                ray.init(address=run.ray_address, log_to_driver=False, logging_level="ERROR")
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise PreflightError(
                 f"Ray could not be started or reached (--ray-address {run.ray_address or 'not given'}): "
                 f"{first_line(error)}"

@@ -7,9 +7,8 @@ it ends, every process that was started is stopped and awaited.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Literal
 
 from attrs import frozen
 
@@ -17,6 +16,7 @@ from molt_core.api.environment import Environment
 from molt_core.api.events import Event, RunStarted
 from molt_core.api.executor import ActorRequest, Executor, Handle
 from molt_core.api.run_options import RunOptions
+from molt_core.data.rows import is_file_or_hub, read_rows
 from molt_core.data.tasks import EnvironmentTasks, RowTasks, Task, TaskSource
 from molt_core.launch.actors import engine_requests, trainer_requests, worker_requests
 from molt_core.launch.prepared_model import PreparedModel
@@ -52,6 +52,7 @@ async def run(
     stop = StopSignal()
     executor: Executor = plan.one("executors").build(options)
     policy: RemotePolicy | None = None
+    ledger = Ledger(folder.ledger)
     try:
         await executor.start()
         with stop.on_signals():
@@ -68,7 +69,7 @@ async def run(
                 eval_tasks=held_out,
                 eval_name=plan.one("envs").name,
                 max_tokens=options.max_tokens,
-                ledger=Ledger(folder.ledger),
+                ledger=ledger,
                 notify=notify,
                 stop=stop,
             )
@@ -77,6 +78,7 @@ async def run(
         await executor.stop()
         if policy is not None:
             policy.close()
+        ledger.close()
 
 
 async def _start_actors(executor: Executor, plan: Plan, model: PreparedModel) -> Actors:
@@ -112,12 +114,9 @@ def task_sources(plan: Plan) -> tuple[TaskSource, tuple[Task, ...]]:
     return train, eval_tasks(held_out, options.eval_prompts)
 
 
-def _source(environment: Environment, data: str | None, split: Any, options: RunOptions) -> TaskSource:
-    from molt_core.data.rows import is_file_or_hub, read_rows
-
+def _source(
+    environment: Environment, data: str | None, split: Literal["train", "eval"], options: RunOptions
+) -> TaskSource:
     if data is not None and is_file_or_hub(data):
-        return RowTasks(read_rows(data), seed=options.seed)
+        return RowTasks(read_rows(data), seed=options.seed, split=split)
     return EnvironmentTasks(environment, split, seed=options.seed)
-
-
-__all__ = ["Actors", "asyncio", "run"]

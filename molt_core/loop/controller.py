@@ -99,6 +99,7 @@ class Controller:
             error = first_cause(failure)
         reason = {"interrupted": "interrupted", "failed": "run_failed"}.get(self._outcome, "run_ended")
         self._parts.ledger.drop_pending(reason)
+        self._parts.ledger.write(self._step)
         await self._save_last(error)
         self._parts.notify(
             RunFinished(

@@ -13,7 +13,7 @@ from molt_core.loop.ports import RolloutRequest, Sampler
 
 def eval_tasks(source: TaskSource, num_prompts: int) -> tuple[Task, ...]:
     """The first `num_prompts` tasks, so that all evaluations of a run compare the same prompts."""
-    tasks = []
+    tasks: list[Task] = []
     while len(tasks) < num_prompts and (task := source.next()) is not None:
         tasks.append(task)
     return tuple(tasks)

@@ -75,7 +75,8 @@ class Sampler(Protocol):
 class Policy(Protocol):
     """The model being trained, together with the engines that sample from it."""
 
-    num_ranks: int
+    @property
+    def num_ranks(self) -> int: ...
 
     async def step(self, shares: Sequence[RankShare]) -> StepResult:
         """One optimizer step; one share per rank."""

@@ -1,0 +1,86 @@
+"""Both executors keep one contract: calls, errors, deaths, cancellation, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psutil
+import pytest
+
+from molt_core.api.executor import ActorRequest
+from molt_core.api.options import NoOptions
+from molt_core.api.run_options import RunOptions
+from molt_core.errors import PreflightError, RunError
+from molt_core.launch.local_executor import LocalExecutor
+from molt_core.launch.ray_executor import RayExecutor
+from molt_core.launch.specs import RayOptions
+
+HERE = "tests.launch.actors_for_tests"
+
+
+def plain(name="plain-0", **changes):
+    return ActorRequest(name=name, factory=f"{HERE}:Plain", args=("hello",), **changes)
+
+
+def executor(kind: str, **options):
+    run = RunOptions(model="m", **options)
+    return LocalExecutor(NoOptions(), run) if kind == "local" else RayExecutor(RayOptions(), run)
+
+
+async def contract(kind: str) -> None:
+    started = executor(kind)
+    await started.start()
+    try:
+        greeter = await started.spawn(plain(env={"MOLT_TEST_VARIABLE": "set"}))
+        talker = await started.spawn(ActorRequest(name="talker-0", factory=f"{HERE}:Talker"))
+        apart = await started.spawn(plain("rank-1", own_process=True))
+
+        assert await greeter.call("greet", "you") == "hello, you"
+        assert await greeter.call("environment", "MOLT_TEST_VARIABLE") == "set"
+        assert await talker.call("relay", greeter, "friend") == "hello, friend"
+
+        reference = await talker.call("keep", b"heavy")
+        assert await greeter.call("fetch", reference) == b"heavy"
+        assert await apart.call("fetch", reference) == b"heavy"
+
+        with pytest.raises(RunError, match="lost it") as caught:
+            await greeter.call("fail")
+        assert caught.value.reason == "test"
+
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await talker.call("sleep")
+        async with asyncio.timeout(10):
+            while not await talker.call("was_cancelled"):
+                await asyncio.sleep(0.05)
+
+        pid = await apart.call("pid")
+        with pytest.raises(RunError, match="rank-1 died during die"):
+            await apart.call("die")
+        with pytest.raises(RunError, match="rank-1 died"):
+            await apart.call("greet", "ghost")
+        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    finally:
+        await started.stop()
+    await started.stop()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("kind", ["local", "ray"])
+def test_contract(kind):
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    asyncio.run(contract(kind))
+    # multiprocessing keeps one resource tracker per interpreter, for all
+    left = [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if process.pid not in before and "resource_tracker" not in " ".join(process.cmdline())
+    ]
+    _, alive = psutil.wait_procs(left, timeout=15)
+    assert alive == []
+
+
+@pytest.mark.real
+def test_ray_that_can_not_be_reached_is_said_with_its_address():
+    with pytest.raises(PreflightError, match="--ray-address 127.0.0.1:1"):
+        asyncio.run(executor("ray", ray_address="127.0.0.1:1").start())
