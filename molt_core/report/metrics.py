@@ -1,0 +1,110 @@
+"""Metrics of steps and evaluations from the light part of rollouts. Pure functions.
+
+Names and definitions are in docs/metrics.md. Everything is counted by rollout, never by
+segment or turn; what failed or abstained is in no mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from molt_core.experience import Group, Outcome, RolloutSummary
+
+SOLVED_FROM: Final = 1.0
+"""Reward from which a reply counts as a pass."""
+
+
+def step_metrics(groups: Sequence[Group], *, version: int) -> dict[str, float]:
+    """Reward, lengths, staleness and the grader's numbers of one optimizer step.
+
+    Args:
+        groups: consumed by the step.
+        version: the trainer's policy version when it consumed them.
+
+    Returns:
+        Metric name to value; NaN where nothing was trainable.
+    """
+    trained = [rollout for group in groups for rollout in group.trainable]
+    staleness = [
+        version - rollout.oldest_version for rollout in trained if rollout.oldest_version is not None
+    ]
+    rewards = _rewards(trained)
+    return {
+        "reward/mean": _mean(rewards),
+        "reward/std": _std(rewards),
+        "rollout/length_mean": _mean(rollout.num_sampled for rollout in trained),
+        "rollout/truncated_rate": _truncated_rate(trained),
+        "staleness/mean": _mean(staleness),
+        "staleness/max": float(max(staleness, default=math.nan)),
+        **{f"env/{key}": value for key, value in info_means(trained).items()},
+    }
+
+
+def eval_metrics(rollouts: Sequence[RolloutSummary], *, name: str) -> dict[str, float]:
+    """pass@1, pass@k, reward and lengths of one evaluation of the set `name`.
+
+    Args:
+        rollouts: k replies to each prompt; replies to one prompt share their group_id.
+    """
+    graded = [rollout for rollout in rollouts if rollout.trains]
+    by_prompt: dict[str, list[float]] = defaultdict(list)
+    for rollout in rollouts:
+        by_prompt[rollout.group_id] += _rewards([rollout]) if rollout.trains else []
+    num_samples = max((len(rewards) for rewards in by_prompt.values()), default=0)
+    passes = {
+        f"pass@{k}": _mean(
+            pass_at_k(len(rewards), sum(reward >= SOLVED_FROM for reward in rewards), k)
+            for rewards in by_prompt.values()
+            if len(rewards) >= k
+        )
+        for k in sorted({1, max(num_samples, 1)})
+    }
+    values = {
+        **passes,
+        "reward_mean": _mean(_rewards(graded)),
+        "length_mean": _mean(rollout.num_sampled for rollout in graded),
+        "truncated_rate": _truncated_rate(graded),
+        "num_prompts": float(len(by_prompt)),
+        "num_dropped": float(len(rollouts) - len(graded)),
+        **{f"env/{key}": value for key, value in info_means(graded).items()},
+    }
+    return {f"eval/{name}/{key}": value for key, value in values.items()}
+
+
+def pass_at_k(num_samples: int, num_solved: int, k: int) -> float:
+    """Chance that at least one of k replies, drawn from the n sampled ones, is solved.
+
+    The unbiased estimator 1 - C(n-c, k) / C(n, k) of Chen et al., arXiv 2107.03374, equation 1.
+    """
+    return 1.0 - math.comb(num_samples - num_solved, k) / math.comb(num_samples, k)
+
+
+def info_means(rollouts: Iterable[RolloutSummary]) -> dict[str, float]:
+    """Mean of each number that graders report, over those rollouts that report it."""
+    reported: dict[str, list[float]] = defaultdict(list)
+    for rollout in rollouts:
+        for key, value in rollout.info.items():
+            reported[key].append(value)
+    return {key: _mean(values) for key, values in sorted(reported.items())}
+
+
+def _rewards(rollouts: Iterable[RolloutSummary]) -> list[float]:
+    return [rollout.reward for rollout in rollouts if rollout.reward is not None]
+
+
+def _truncated_rate(rollouts: Sequence[RolloutSummary]) -> float:
+    return _mean(rollout.outcome is Outcome.TRUNCATED for rollout in rollouts)
+
+
+def _mean(values: Iterable[float]) -> float:
+    listed = list(values)
+    return math.fsum(listed) / len(listed) if listed else math.nan
+
+
+def _std(values: Sequence[float]) -> float:
+    """Of the population: divided by N."""
+    centre = _mean(values)
+    return math.sqrt(_mean((value - centre) ** 2 for value in values))
