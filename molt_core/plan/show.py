@@ -44,12 +44,8 @@ def closing_line(findings: Sequence[Finding]) -> str:
 
 def show_parts(view: PlanView) -> str:
     """A table of the chosen plugins with distribution and version."""
-    rows = [
-        (part.spec.flag, part.spec.name, part.owner, part.spec.summary)
-        for chosen in view.parts.values()
-        for part in chosen
-    ]
-    return _table([("slot", "plugin", "from", ""), *rows])
+    rows = [(part.spec.flag, part.spec.name, part.owner) for chosen in view.parts.values() for part in chosen]
+    return _table([("slot", "plugin", "from"), *rows])
 
 
 def show_plan(plan: Plan) -> str:

@@ -114,3 +114,12 @@ def test_print_config_is_a_file_that_means_the_same(tmp_path: Path) -> None:
     again = molt(tmp_path, "check", "again.toml", "--print-config")
     values = [line.partition("  #")[0] for line in done.stdout.splitlines()]
     assert [line.partition("  #")[0] for line in again.stdout.splitlines()] == values
+
+
+def test_the_real_command_exits_2_whatever_is_installed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "molt_core.cli.main", "check", "--lr", "fast", "--stepz", "3"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--lr fast: must be a number" in done.stderr
+    assert "--stepz 3: there is no such flag" in done.stderr
+    assert "nothing was started." in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from attrs import evolve
 
 from molt_core.config.parse import configure
 from molt_core.errors import ConfigError
@@ -42,8 +43,6 @@ def test_a_part_knows_where_it_comes_from_and_its_typed_options(stand_ins: Scan)
 
 
 def test_a_part_builds_what_its_factory_makes(stand_ins: Scan) -> None:
-    from attrs import evolve
-
     part = evolve(
         plan(stand_ins).one("hooks"), factory="builtins:dict.fromkeys", options_class="molt_stand_ins:Board"
     )
