@@ -55,7 +55,7 @@ def model_facts(
             source="packaged", max_length=spec.max_length, has_tokenizer=True, has_chat_template=True
         )
         return facts, tuple(_absent(spec, said))
-    folder = Path(run.model).expanduser()
+    folder = Path(run.model)
     if os.path.exists(folder) or not _HUB_ID.fullmatch(run.model) or run.model.startswith("."):
         return read_folder(folder), tuple(_folder_findings(folder, said))
     message = f"model {run.model!r} is on the Hugging Face hub: its length and files are known once it is downloaded"

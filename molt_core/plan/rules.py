@@ -56,7 +56,7 @@ def lengths_fit(view: PlanView) -> Iterator[Finding]:
 
 def output_is_writable(view: PlanView) -> Iterator[Finding]:
     """The run folder can be made, and is not there yet."""
-    folder = view.run.output_dir.expanduser()
+    folder = view.run.output_dir
     there = next(path for path in (folder, *folder.absolute().parents) if os.path.exists(path))
     if not there.is_dir():
         message = f"output_dir {folder} can't be made: {there} is a file"
