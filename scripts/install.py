@@ -40,7 +40,7 @@ def main() -> None:
             "  An NVIDIA GPU was found. This is the CPU stack; how to install the other: requirements/gpu.txt"
         )
     began = time.monotonic()
-    if not PYTHON.exists():
+    if not (VENV / "bin" / "pip").exists():
         make_venv()
     locked = lines(LOCK)
     torch = next(line for line in locked if line.startswith("torch=="))
