@@ -28,6 +28,7 @@ def option(
     le: float | None = None,
     lt: float | None = None,
     check: Callable[[Any], str | None] | None = None,
+    convert: Callable[[Any], Any] | None = None,
 ) -> Any:
     """One field of an options class.
 
@@ -35,6 +36,7 @@ def option(
         default: value when nothing is given; left out means that the user must give one.
         help: one line for `--help` and the generated reference; required.
         ge, gt, le, lt: bounds of a number.
+        convert: applied to the value before it is checked and saved; must leave its own results alone.
         check: returns what is wanted ("must be …") when the value is wrong, else None.
     """
     bounds = {">=": ge, ">": gt, "<=": le, "<": lt}
@@ -46,7 +48,8 @@ def option(
         if wrong:
             raise ValueError(wrong)
 
-    return attrs.field(default=default, validator=validate, metadata={"help": help, "bounds": bounds})
+    metadata = {"help": help, "bounds": bounds}
+    return attrs.field(default=default, converter=convert, validator=validate, metadata=metadata)
 
 
 def _outside(value: Any, bounds: dict[str, float | None]) -> str | None:

@@ -1,0 +1,1 @@
+"""Single-turn environments with verifiable rewards. No torch, no processes."""

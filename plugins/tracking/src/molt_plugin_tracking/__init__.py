@@ -1,0 +1,1 @@
+"""Observers that carry a run's metrics to trackers."""
