@@ -40,4 +40,4 @@ def main(argv: Sequence[str]) -> int:
         return 0
     from molt_core.launch.train import train
 
-    return train(examined.configuration, examined.view, plan, examined.findings)
+    return train(examined.configuration, plan, examined.findings)

@@ -15,9 +15,8 @@ from typing import Any
 from attrs import frozen
 
 from molt_core.errors import PreflightError
+from molt_core.plan.model_facts import run_max_length
 from molt_core.plan.plan import Plan
-
-MAX_DEFAULT_LENGTH = 8192
 
 
 @frozen(kw_only=True)
@@ -39,9 +38,11 @@ def prepare_model(plan: Plan) -> PreparedModel:
     folder = _folder(plan, run.model)
     config = _json(folder / "config.json")
     text_config = config.get("text_config", config)
-    own_length = text_config.get("max_position_embeddings")
-    max_length = run.max_length or min(own_length or MAX_DEFAULT_LENGTH, MAX_DEFAULT_LENGTH)
-    return PreparedModel(folder=folder, max_length=max_length, end_token_ids=end_token_ids(folder))
+    return PreparedModel(
+        folder=folder,
+        max_length=run_max_length(run, text_config.get("max_position_embeddings")),
+        end_token_ids=end_token_ids(folder),
+    )
 
 
 def _folder(plan: Plan, model: str) -> Path:

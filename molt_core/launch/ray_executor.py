@@ -52,11 +52,16 @@ class _Actor:
         return getattr(self._actor, method)(*args)
 
 
-class _AsyncActor(_Actor):
+class _AsyncActor:
+    """The same for actors with async methods; Ray runs a class on an event loop if any method is async."""
+
+    def __init__(self, request: ActorRequest) -> None:
+        self._actor = import_object(request.factory)(RayStore(), *request.args)
+
     async def pid(self) -> int:
         return os.getpid()
 
-    async def call(self, method: str, args: tuple[Any, ...]) -> Any:  # type: ignore[override]
+    async def call(self, method: str, args: tuple[Any, ...]) -> Any:
         return await getattr(self._actor, method)(*args)
 
 

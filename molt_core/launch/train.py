@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 from molt_core.api.events import Event
 from molt_core.api.findings import Finding
-from molt_core.api.plan_view import PlanView
-from molt_core.api.spec import EstimatorSpec
 from molt_core.config.parse import Configuration
 from molt_core.config.tables import to_toml
 from molt_core.launch import wire
@@ -23,12 +21,10 @@ from molt_core.report.metrics_file import MetricsFile
 from molt_core.report.run_folder import RunFolder, default_run_name
 
 
-def train(configuration: Configuration, view: PlanView, plan: Plan, findings: Sequence[Finding]) -> int:
+def train(configuration: Configuration, plan: Plan, findings: Sequence[Finding]) -> int:
     """Run to the end. Raises what `molt_core.cli.run` documents."""
     options = configuration.run
-    (estimator,) = view.parts["estimators"]
-    assert isinstance(estimator.spec, EstimatorSpec)
-    name = options.run_name or default_run_name(options.model, estimator.spec.name)
+    name = options.run_name or default_run_name(options.model, plan.one("estimators").name)
     folder = RunFolder.create(options.output_dir, name)
     folder.write(plan_json=plan.to_json(), config_toml=to_toml(configuration))
     console = Console(plan.to_dict(), folder.path)
@@ -49,7 +45,7 @@ def train(configuration: Configuration, view: PlanView, plan: Plan, findings: Se
 
     console.note(f"starting processes ({plan.one('executors').name})")
     try:
-        asyncio.run(wire.run(plan, model, folder, needs_groups=estimator.spec.needs_groups, notify=notify))
+        asyncio.run(wire.run(plan, model, folder, notify))
     finally:
         for line in hooks.close():
             console.note(line)

@@ -43,8 +43,6 @@ async def run(
     plan: Plan,
     model: PreparedModel,
     folder: RunFolder,
-    *,
-    needs_groups: bool,
     notify: Callable[[Event], None],
 ) -> str:
     """Run the whole loop. Returns its outcome; raises what the loop raises."""
@@ -64,7 +62,7 @@ async def run(
                 sampler=RemoteSampler(actors.workers, options.engines),
                 policy=policy,
                 estimator=plan.one("estimators").build(),
-                needs_groups=needs_groups,
+                needs_groups=plan.one("estimators").declares["needs_groups"],
                 tasks=train_tasks,
                 eval_tasks=held_out,
                 eval_name=plan.one("envs").name,
@@ -108,7 +106,8 @@ def task_sources(plan: Plan) -> tuple[TaskSource, tuple[Task, ...]]:
     options: RunOptions = plan.run_options()
     environment: Environment = plan.one("envs").build()
     train = _source(environment, options.data, "train", options)
-    if options.eval_prompts == 0:
+    has_own = plan.one("envs").declares["makes_tasks"]
+    if options.eval_prompts == 0 or not (has_own or options.eval_data):
         return train, ()
     held_out = _source(environment, options.eval_data, "eval", options)
     return train, eval_tasks(held_out, options.eval_prompts)

@@ -19,6 +19,7 @@ from molt_core import __version__
 from molt_core.api.findings import error
 from molt_core.api.plan_view import ChosenPart, PlanView
 from molt_core.api.run_options import RunOptions
+from molt_core.api.spec import Spec
 from molt_core.config.structure import from_table
 from molt_core.config.tables import options_class_path, to_table
 from molt_core.errors import ConfigError
@@ -41,6 +42,8 @@ class PlanPart:
     options_class: str
     """`module:Class`."""
     options: dict[str, Any]
+    declares: dict[str, Any]
+    """What the spec says beyond the fields of every spec, e.g. `needs_groups`; JSON values."""
 
     def typed_options(self) -> Any:
         """Options object; imports the plugin's light module. Raises ValueError if they don't fit."""
@@ -137,4 +140,9 @@ def _frozen(part: ChosenPart) -> PlanPart:
         factory=spec.factory,
         options_class=options_class_path(spec.options),
         options=to_table(part.options),
+        declares={
+            field.name: json.loads(json.dumps(getattr(spec, field.name)))
+            for field in attrs.fields(type(spec))
+            if field.name not in attrs.fields_dict(Spec)
+        },
     )

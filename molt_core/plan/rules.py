@@ -92,7 +92,10 @@ def evaluation_is_possible(view: PlanView) -> Iterator[Finding]:
             if isinstance(part.spec, EnvironmentSpec) and not part.spec.makes_tasks:
                 message = f"no tasks to evaluate on: environment {part.spec.name!r} makes none of its own"
                 because = (view.source("eval_prompts"), view.source("eval_data"))
-                yield error("M308", message, *because, fix="--eval-data FILE.jsonl, or --eval-prompts 0")
+                # nobody asked for it: then a run without evaluation is what is meant, and worth a word
+                asked = "eval_prompts" in view.origins or run.eval_every > 0
+                level = error if asked else _warning
+                yield level("M308", message, *because, fix="--eval-data FILE.jsonl, or --eval-prompts 0")
     if run.eval_every > run.steps:
         message = f"eval_every is {run.eval_every}, but the run ends after {run.steps} steps"
         yield _warning("M309", message, view.source("eval_every"), view.source("steps"))
