@@ -23,7 +23,9 @@ def to_line(record: Mapping[str, Any]) -> str:
     # numpy scalars other than float64 are no Python numbers
     plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in record.items()}
     strange = {
-        key: str(value) for key, value in plain.items() if isinstance(value, float) and not math.isfinite(value)
+        key: str(value)
+        for key, value in plain.items()
+        if isinstance(value, float) and not math.isfinite(value)
     }
     if strange:
         plain |= {**dict.fromkeys(strange), NONFINITE: strange}

@@ -43,7 +43,7 @@ ARITHMETIC: Final = EnvironmentSpec(
     factory="molt_plugin_envs.arithmetic:Arithmetic",
     options=ArithmeticOptions,
     makes_tasks=True,
-    facts=lambda _options: Facts(provides=frozenset({TASK_SOURCE})),
+    facts=lambda _options: Facts(provides={TASK_SOURCE}),
 )
 
 VERIFY: Final = EnvironmentSpec(
@@ -53,6 +53,6 @@ VERIFY: Final = EnvironmentSpec(
     factory="molt_plugin_envs.verify:Verify",
     options=VerifyOptions,
     columns=(PROMPT, ANSWER),
-    facts=lambda _options: Facts(needs=frozenset({DATA_ROWS})),
+    facts=lambda _options: Facts(needs={DATA_ROWS}),
     rules=(reward_file_is_sound,),
 )
