@@ -7,6 +7,7 @@ no penalties, nothing from a model's generation_config.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Protocol
@@ -44,6 +45,33 @@ class GenerateRequest:
     temperature: float
     """0 is greedy; used for evaluation only."""
     seed: int | None = None
+
+
+def reply_limit(request: GenerateRequest, *, max_length: int, vocabulary_size: int) -> int:
+    """Most tokens that the reply may have, so that prompt and reply fit in `max_length` together.
+
+    Engines call it first: a token id outside the vocabulary can end a whole engine.
+
+    Raises:
+        ValueError: the request can't be answered; says what was wanted.
+    """
+    num_prompt = len(request.token_ids)
+    if not 0 < num_prompt < max_length:
+        raise ValueError(
+            f"request {request.request_id}: the prompt has {num_prompt} tokens; wanted at least 1, and fewer "
+            f"than the {max_length} (max_length) that prompt and reply may have together"
+        )
+    if not 0 <= min(request.token_ids) <= max(request.token_ids) < vocabulary_size:
+        raise ValueError(
+            f"request {request.request_id}: token ids lie in {min(request.token_ids)} … "
+            f"{max(request.token_ids)}, wanted 0 … {vocabulary_size - 1}"
+        )
+    if request.max_tokens < 1 or not 0 <= request.temperature < math.inf:
+        raise ValueError(
+            f"request {request.request_id}: max_tokens is {request.max_tokens}, wanted at least 1; "
+            f"temperature is {request.temperature:g}, wanted finite and not negative"
+        )
+    return min(request.max_tokens, max_length - num_prompt)
 
 
 def _float32(values: object) -> FloatArray:

@@ -46,6 +46,12 @@ class TinyModel:
         self._model.load_state_dict(self._base, strict=False)
         self._model.save_pretrained(folder)
         (folder / "generation_config.json").write_text(json.dumps(HOSTILE_GENERATION_CONFIG))
+        self._version = 0
+
+    def next_version(self) -> int:
+        """A version that was not used yet."""
+        self._version += 1
+        return self._version
 
     def weights(self, version: int) -> Weights:
         """The weights file of a version, like a trainer publishes it; versions differ clearly."""

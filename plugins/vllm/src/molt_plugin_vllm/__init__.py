@@ -1,0 +1,1 @@
+"""Molt engine on vLLM."""

@@ -1,0 +1,111 @@
+"""Requests and replies in vLLM's terms. Pure.
+
+Every field of SamplingParams that could change a distribution or an ending is written out:
+the engine samples from exactly softmax(logits / temperature), whatever defaults vLLM has or a
+model's generation_config.json asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from vllm.logprobs import FlatLogprobs
+from vllm.outputs import CompletionOutput
+from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+from molt_core.api.engine import GenerateRequest, Generation
+from molt_core.errors import RunError
+
+MIN_TEMPERATURE = 0.01
+MAX_TEMPERATURE = 2.0
+
+
+def sampling_params(
+    request: GenerateRequest, *, max_tokens: int, end_token_ids: Sequence[int]
+) -> SamplingParams:
+    """Parameters of one request, whose reply may have `max_tokens` tokens.
+
+    Raises:
+        ValueError: vLLM would replace the temperature by another.
+    """
+    if request.temperature != 0 and not MIN_TEMPERATURE <= request.temperature <= MAX_TEMPERATURE:
+        raise ValueError(
+            f"request {request.request_id}: temperature {request.temperature:g}; vLLM samples at 0 (greedy) "
+            f"or from {MIN_TEMPERATURE:g} to {MAX_TEMPERATURE:g}"
+        )
+    return SamplingParams(
+        n=1,
+        temperature=request.temperature,
+        top_p=1.0,
+        top_k=0,
+        min_p=0.0,
+        presence_penalty=0.0,
+        frequency_penalty=0.0,
+        repetition_penalty=1.0,
+        seed=request.seed,
+        max_tokens=max_tokens,
+        min_tokens=0,
+        # end_token_ids alone end a reply; vLLM would add the eos of the model's config to them
+        ignore_eos=True,
+        stop_token_ids=list(end_token_ids),
+        stop=[],
+        bad_words=[],
+        logit_bias=None,
+        allowed_token_ids=None,
+        structured_outputs=None,
+        repetition_detection=None,
+        thinking_token_budget=None,
+        trace_decode_token_ids=None,
+        watermarking=False,
+        extra_args=None,
+        # 0 means the sampled token alone
+        logprobs=0,
+        flat_logprobs=True,
+        prompt_logprobs=None,
+        logprob_token_ids=None,
+        detokenize=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+        skip_reading_prefix_cache=False,
+    )
+
+
+def generation(output: CompletionOutput, *, end_token_ids: Sequence[int]) -> Generation:
+    """The reply of a finished request.
+
+    Raises:
+        RunError: vLLM ended the request for another reason than a token or a length limit, or a
+            sampled token lacks its log-probability or its version.
+    """
+    token_ids = list(output.token_ids)
+    if output.finish_reason not in ("stop", "length") or not token_ids:
+        raise RunError(
+            f"vLLM ended a request after {len(token_ids)} tokens with {output.finish_reason!r}, "
+            "wanted 'stop' or 'length'",
+            reason="engine_error",
+        )
+    logprobs = output.logprobs
+    if not isinstance(logprobs, FlatLogprobs) or logprobs.token_ids != token_ids:
+        raise RunError(
+            f"vLLM returned {len(token_ids)} tokens without exactly one log-probability for each",
+            reason="engine_error",
+        )
+    stopped = token_ids[-1] in end_token_ids
+    return Generation(
+        token_ids=token_ids,
+        logprobs=logprobs.logprobs,
+        versions=_versions(output, len(token_ids)),
+        finish_reason="stop" if stopped else "length",
+    )
+
+
+def _versions(output: CompletionOutput, num_tokens: int) -> np.ndarray:
+    versions = np.full(num_tokens, -1, np.int32)
+    for span in output.weight_versions or ():
+        versions[span.start : span.end] = int(span.version)
+    if (versions < 0).any():
+        raise RunError(
+            f"vLLM labelled {(versions >= 0).sum()} of {num_tokens} tokens with a policy version",
+            reason="engine_error",
+        )
+    return versions

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pytest
+
+from molt_core.api.engine import GenerateRequest
+from molt_core.errors import RunError
+
+pytest.importorskip("vllm")
+
+from molt_plugin_vllm.sampling import generation, sampling_params
+from vllm.logprobs import FlatLogprobs
+from vllm.outputs import CompletionOutput, WeightVersionSpan
+from vllm.sampling_params import SamplingParams
+
+INERT = {
+    # say how much is returned, or can't act without a field that is pinned
+    "prompt_logprob_token_ids", "prompt_logprob_start", "skip_special_tokens", "spaces_between_special_tokens",
+    "include_stop_str_in_output", "stream_interval", "skip_clone", "output_text_buffer_length",
+    "routed_experts_prompt_start",
+}  # fmt: skip
+
+
+def _request(temperature: float = 1.0) -> GenerateRequest:
+    return GenerateRequest(request_id="r", token_ids=[1, 2], max_tokens=5, temperature=temperature, seed=3)
+
+
+def _output(**changes: object) -> CompletionOutput:
+    flat = FlatLogprobs([0, 1], [1, 2], [8, 9], [-1.0, -2.0], [1, 1], [None, None])
+    fields = {
+        "index": 0, "text": "", "token_ids": [8, 9], "cumulative_logprob": None, "logprobs": flat,
+        "finish_reason": "length",
+        "weight_versions": [WeightVersionSpan("3", 0, 1), WeightVersionSpan("4", 1, 2)],
+    }  # fmt: skip
+    return CompletionOutput(**(fields | changes))
+
+
+def test_every_sampling_field_of_this_vllm_is_pinned_or_known_to_be_inert() -> None:
+    import ast
+    import inspect
+
+    calls = [
+        node for node in ast.walk(ast.parse(inspect.getsource(sampling_params))) if isinstance(node, ast.Call)
+    ]
+    call = next(node for node in calls if getattr(node.func, "id", "") == "SamplingParams")
+    pinned = {keyword.arg for keyword in call.keywords}
+    public = {name for name in SamplingParams.__struct_fields__ if not name.startswith("_")}
+    assert public == pinned | INERT
+
+
+def test_only_the_given_tokens_end_a_reply() -> None:
+    params = sampling_params(_request(), max_tokens=5, end_token_ids=(8, 9))
+    assert params.ignore_eos
+    assert params.stop_token_ids == [8, 9]
+
+
+@pytest.mark.parametrize("temperature", [0.001, 2.5])
+def test_a_temperature_that_vllm_would_replace_is_refused(temperature: float) -> None:
+    with pytest.raises(ValueError, match="from 0.01 to 2"):
+        sampling_params(_request(temperature), max_tokens=5, end_token_ids=())
+
+
+def test_a_reply_has_tokens_logprobs_and_versions_side_by_side() -> None:
+    reply = generation(_output(), end_token_ids=(9,))
+    assert reply.token_ids.tolist() == [8, 9]
+    assert reply.logprobs.tolist() == [-1.0, -2.0]
+    assert reply.versions.tolist() == [3, 4]
+    assert reply.finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"logprobs": None}, "without exactly one log-probability"),
+        ({"token_ids": [8, 7]}, "without exactly one log-probability"),
+        ({"finish_reason": "abort"}, "abort"),
+        ({"weight_versions": None}, "labelled 0 of 2"),
+        ({"weight_versions": [WeightVersionSpan("3", 0, 1)]}, "labelled 1 of 2"),
+    ],
+)
+def test_a_reply_with_anything_missing_is_an_error_never_a_default(
+    changes: dict[str, object], said: str
+) -> None:
+    with pytest.raises(RunError, match=said):
+        generation(_output(**changes), end_token_ids=(9,))
