@@ -14,6 +14,7 @@ from molt_core.testing.engine_contract import (
     EngineContract,
     assert_stopped,
     assert_unusable_after_a_failed_update,
+    busy,
     context,
     prompts,
     request,

@@ -24,5 +24,5 @@ PPO: Final = LossSpec(
     api=1,
     factory="molt_plugin_losses.ppo:PpoLoss",
     options=PpoOptions,
-    facts=lambda _options: Facts(needs=frozenset({SAMPLED_LOGPROBS})),
+    facts=lambda _options: Facts(needs={SAMPLED_LOGPROBS}),
 )
