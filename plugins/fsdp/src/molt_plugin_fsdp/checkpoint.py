@@ -1,0 +1,68 @@
+"""Exact state for going on later: weights, moments and the number of steps, on any number of ranks.
+
+In and out: a folder of safetensors files with the shards of each rank, written and read by
+torch.distributed.checkpoint, and `trainer.json`. No pickle is written or read. Whether a folder is complete
+is also its owner's to know, by a manifest; `trainer.json` is written last and lists the files.
+
+There is no state of random generators: nothing in this trainer is random.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import Tensor
+from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
+
+from molt_core.errors import RunError
+
+SCHEMA: Final = 1
+INDEX: Final = "trainer.json"
+
+
+def save_state(folder: Path, tensors: Mapping[str, Tensor], num_steps: int) -> None:
+    """Write the state into `folder`. Collective."""
+    folder.mkdir(parents=True, exist_ok=True)
+    dcp.save(dict(tensors), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
+    dist.barrier()
+    if dist.get_rank() == 0:
+        files = sorted(path.name for path in folder.glob("*.safetensors"))
+        index = {"schema": SCHEMA, "num_steps": num_steps, "files": files}
+        (folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
+    dist.barrier()
+
+
+def load_state(folder: Path, tensors: Mapping[str, Tensor]) -> int:
+    """Read the state in `folder` into `tensors`, in place, and return the number of steps. Collective.
+
+    Raises:
+        RunError: the folder holds no complete state of this schema, or that of another model.
+    """
+    try:
+        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        schema, num_steps, files = index["schema"], int(index["num_steps"]), index["files"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"trainer state in {folder} can't be read: {error!r}") from error
+    if schema != SCHEMA:
+        raise RunError(f"trainer state in {folder} has schema {schema}, this version reads {SCHEMA}")
+    found = sorted(path.name for path in folder.glob("*.safetensors"))
+    if found != files:
+        raise RunError(f"trainer state in {folder} should have the files {files}, found {found}")
+    reader = HuggingFaceStorageReader(str(folder))
+    saved = {name: tuple(entry.size) for name, entry in reader.read_metadata().state_dict_metadata.items()}
+    wanted = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if saved != wanted:
+        different = sorted(
+            name for name in saved.keys() | wanted.keys() if saved.get(name) != wanted.get(name)
+        )
+        raise RunError(
+            f"trainer state in {folder} is that of another model: {len(different)} tensors differ, first "
+            f"{different[0]}, saved {saved.get(different[0])}, wanted {wanted.get(different[0])}"
+        )
+    dcp.load(dict(tensors), storage_reader=reader)
+    return num_steps

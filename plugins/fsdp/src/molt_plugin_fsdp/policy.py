@@ -1,0 +1,67 @@
+"""The model as a trainer needs it: log-probability and entropy of sampled tokens, nothing else.
+
+In: a packed row on the model's device. Out: two float32 vectors over its N sampled tokens. Logits exist for a
+few rows at a time, in float32 with the temperature divided there, and are computed again in the backward
+pass, so memory for them does not grow with tokens times vocabulary.
+
+Not for models that change their logits after the output layer; `model` refuses those.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+
+from molt_plugin_fsdp.row import Row
+
+
+class Policy(nn.Module):
+    """Root of the sharded modules. Its forward, not the inner model's, triggers the gathering of weights."""
+
+    def __init__(self, model: PreTrainedModel, *, temperature: float, logit_rows: int) -> None:
+        super().__init__()
+        self.model = model
+        self._temperature = temperature
+        self._logit_rows = logit_rows
+
+    def forward(self, row: Row) -> tuple[Tensor, Tensor]:
+        """[N] float32 log-probs with gradient, [N] float32 entropies without; both at the temperature."""
+        hidden = self._hidden(row)
+        device = hidden.device
+        predicting = hidden.index_select(0, torch.from_numpy(row.predictors).to(device))
+        targets = torch.from_numpy(row.targets).to(device)
+        # split gives one empty part for N = 0, which keeps every weight in the graph of an empty row
+        parts = [
+            checkpoint(self._score, states, ids, use_reentrant=False, preserve_rng_state=False)
+            for states, ids in zip(
+                predicting.split(self._logit_rows), targets.split(self._logit_rows), strict=True
+            )
+        ]
+        logprobs, entropies = zip(*parts, strict=True)
+        return torch.cat(logprobs), torch.cat(entropies)
+
+    def _hidden(self, row: Row) -> Tensor:
+        """[T, D] in compute dtype."""
+        device = self.model.get_input_embeddings().weight.device
+        # without branches the positions restart at every item, and transformers derives the same mask from
+        # them, which keeps sliding windows and faster kernels possible
+        mask = torch.from_numpy(row.visible())[None, None].to(device) if row.branched else None
+        output = self.model.base_model(
+            input_ids=torch.from_numpy(row.token_ids)[None].to(device),
+            position_ids=torch.from_numpy(row.position_ids)[None].to(device),
+            attention_mask=mask,
+            use_cache=False,
+        )
+        return output.last_hidden_state[0]
+
+    def _score(self, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """[n, D] and [n] to two [n]."""
+        logits = self.model.get_output_embeddings()(states).float() / self._temperature
+        log_probs = logits.log_softmax(-1)
+        chosen = log_probs.gather(-1, targets[:, None])[:, 0]
+        # last, so that the second computation in the backward pass ends before it
+        with torch.no_grad():
+            entropy = torch.special.entr(log_probs.exp()).sum(-1)
+        return chosen, entropy

@@ -1,0 +1,44 @@
+"""Spec and options of the trainer `fsdp`. Imports nothing but attrs and the plugin interface."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from molt_core.api.facts import SAMPLED_LOGPROBS, Facts
+from molt_core.api.options import option, options
+from molt_core.api.spec import TrainerSpec
+
+
+@options
+class FsdpOptions:
+    tokens_per_micro_batch: int = option(
+        2048, help="input tokens that are packed into one forward pass; a longer segment goes alone", ge=1
+    )
+    share_prompts: bool = option(
+        True, help="compute a prompt once for all its replies that fit into one micro-batch; same gradients"
+    )
+    logit_rows: int = option(
+        256, help="sampled tokens whose logits are in memory at a time, in float32", ge=1
+    )
+    gradient_checkpointing: bool = option(
+        False, help="recompute each layer in the backward pass: less memory, about a third more time"
+    )
+    max_grad_norm: float = option(1.0, help="gradients are scaled down to this global norm", gt=0)
+    warmup_steps: int = option(0, help="steps in which the learning rate rises linearly to --lr", ge=0)
+    beta1: float = option(0.9, help="AdamW: decay of the mean of gradients", ge=0, lt=1)
+    beta2: float = option(0.95, help="AdamW: decay of the mean of squared gradients", ge=0, lt=1)
+    eps: float = option(1e-8, help="AdamW: added to the root of the mean square", gt=0)
+    weight_decay: float = option(0.0, help="AdamW: decoupled weight decay", ge=0)
+    collective_timeout_s: float = option(
+        1800.0, help="seconds after which a rank gives up waiting for the others", gt=0
+    )
+
+
+FSDP: Final = TrainerSpec(
+    name="fsdp",
+    summary="PyTorch FSDP2 with float32 master weights and AdamW, for models of transformers",
+    api=1,
+    factory="molt_plugin_fsdp.trainer:FsdpTrainer",
+    options=FsdpOptions,
+    facts=lambda _options: Facts(needs={SAMPLED_LOGPROBS}),
+)

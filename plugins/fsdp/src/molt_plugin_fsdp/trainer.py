@@ -1,0 +1,137 @@
+"""One rank of the trainer: the order of things in a step, and what is written where.
+
+In: a rank's share of the optimizer window. Out: metrics, published weights, checkpoints. What a row, a
+log-probability, a step or a file is, is decided in the modules beside this one.
+
+The loss of a micro-batch is already divided by the window's counts, so gradients are summed over micro-batches
+and ranks. FSDP averages over ranks, which is undone by scaling with their number.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from molt_core.api.engine import Weights
+from molt_core.api.loss import Loss, TokenBatch
+from molt_core.api.trainer import StepResult, TrainerContext
+from molt_core.errors import RunError
+from molt_core.experience import TrainBatch, Window
+from molt_plugin_fsdp import ranks
+from molt_plugin_fsdp.checkpoint import load_state, save_state
+from molt_plugin_fsdp.export import export_model
+from molt_plugin_fsdp.metrics import StepSums
+from molt_plugin_fsdp.model import check_attention, load_model, named_tensors, shard
+from molt_plugin_fsdp.optimizer import Optimizer
+from molt_plugin_fsdp.packing import pack
+from molt_plugin_fsdp.policy import Policy
+from molt_plugin_fsdp.row import EMPTY_ROW, Row
+from molt_plugin_fsdp.spec import FsdpOptions
+from molt_plugin_fsdp.weights_file import write_weights
+
+WEIGHTS_FILE: Final = "weights.safetensors"
+
+
+class FsdpTrainer:
+    """Every method is collective: all ranks call it, or the others wait until the timeout."""
+
+    def __init__(self, options: FsdpOptions, context: TrainerContext, loss: Loss) -> None:
+        self._options = options
+        self._context = context
+        self._loss = loss
+        self._dtype: torch.dtype = getattr(torch, context.dtype)
+        self._policy: Policy
+        self._optimizer: Optimizer
+
+    def start(self) -> None:
+        """Load, shard, make the optimizer. Raises RunError for models that can't be trained here."""
+        torch.set_num_threads(self._context.num_threads)
+        mesh = ranks.join(self._context, self._options.collective_timeout_s)
+        model = load_model(self._context.model_folder)
+        check_attention(model, max_length=self._context.max_length, share_prompts=self._options.share_prompts)
+        model.train()
+        if self._options.gradient_checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+        self._policy = Policy(
+            model, temperature=self._context.temperature, logit_rows=self._options.logit_rows
+        )
+        shard(self._policy, mesh, self._dtype)
+        params = dict(self._policy.model.named_parameters())
+        self._optimizer = Optimizer(params, self._options, self._context.lr)
+
+    def step(self, batch: TrainBatch) -> StepResult:
+        """One optimizer step over the window.
+
+        Raises:
+            RunError: the ranks hold another number of sampled tokens than the window says.
+        """
+        rows = pack(
+            batch.items,
+            max_tokens=self._options.tokens_per_micro_batch,
+            share_prompts=self._options.share_prompts,
+        )
+        num_rows, num_tokens = ranks.most_and_total(len(rows), sum(len(row.targets) for row in rows))
+        if num_tokens != batch.window.num_tokens or num_tokens == 0:
+            raise RunError(
+                f"the window says {batch.window.num_tokens} sampled tokens and the ranks hold {num_tokens}: "
+                "the loss would be divided by the wrong number"
+            )
+        sums = StepSums()
+        for row in rows + [EMPTY_ROW] * (num_rows - len(rows)):
+            self._accumulate(row, batch.window, sums)
+        loss, means = sums.reduce(num_tokens)
+        lr = self._optimizer.lr
+        applied, grad_norm = self._optimizer.step(loss_is_finite=math.isfinite(loss))
+        metrics = {
+            **means,
+            "policy/grad_norm": grad_norm,
+            "policy/lr": lr,
+            "trainer/micro_batches": float(num_rows),
+        }
+        return StepResult(applied=applied, metrics=metrics)
+
+    def _accumulate(self, row: Row, window: Window, sums: StepSums) -> None:
+        logprobs, entropy = self._policy(row)
+
+        def on_device(values: object) -> Tensor:
+            return torch.as_tensor(values, device=logprobs.device)
+
+        tokens = TokenBatch(
+            logprobs=logprobs,
+            behaviour_logprobs=on_device(row.behaviour_logprobs),
+            advantages=on_device(row.advantages),
+            entropy=entropy,
+            rollout_index=on_device(row.rollout_index),
+            group_index=on_device(row.group_index),
+            window=window,
+        )
+        output = self._loss(tokens)
+        (output.loss * self._context.world_size).backward()
+        sums.add(tokens, output, len(row.token_ids))
+
+    def publish(self, version: int, folder: Path) -> Weights | None:
+        """Replaces the file of the version before; who has that one open keeps it."""
+        path = folder / WEIGHTS_FILE
+        num_bytes = write_weights(path, named_tensors(self._policy), self._dtype, version)
+        return Weights(version=version, path=path, num_bytes=num_bytes) if self._context.rank == 0 else None
+
+    def save(self, folder: Path) -> None:
+        save_state(folder, self._state(), self._optimizer.num_steps)
+
+    def load(self, folder: Path) -> None:
+        """Raises RunError when the folder is incomplete or holds another model's state."""
+        self._optimizer.set_num_steps(load_state(folder, self._state()))
+
+    def export(self, folder: Path) -> None:
+        export_model(folder, self._context.model_folder, named_tensors(self._policy), self._dtype)
+
+    def stop(self) -> None:
+        ranks.leave()
+
+    def _state(self) -> dict[str, Tensor]:
+        weights = {f"weight.{name}": tensor for name, tensor in named_tensors(self._policy).items()}
+        return weights | self._optimizer.moments()
