@@ -34,7 +34,7 @@ def main() -> None:
     stamp = VENV / f".installed-{fingerprint()}"
     if stamp.exists():
         return
-    print(f"Installing into {VENV.name}/ with Python {sys.version.split()[0]} (3 GB of disk, some minutes)")
+    print(f"Installing into {VENV.name}/ with Python {sys.version.split()[0]} (4 GB of disk, some minutes)")
     if shutil.which("nvidia-smi"):
         print(
             "  An NVIDIA GPU was found. This is the CPU stack; how to install the other: requirements/gpu.txt"
