@@ -28,7 +28,7 @@ def cut(text: str, columns: int) -> str:
         if left < 0:
             break
         kept += character
-    return f"{kept}..."[: max(columns, 0)]
+    return kept + "." * min(3, max(columns, 0))
 
 
 def _cells(character: str) -> int:
