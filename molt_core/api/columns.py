@@ -80,4 +80,7 @@ def _message(name: str, number: int, item: Any) -> Message:
 def _kind(value: Any) -> str:
     if value is None:
         return "null"
-    return f"an empty {type(value).__name__}" if value in ([], {}, ()) else f"a {type(value).__name__}"
+    name = type(value).__name__
+    if value in ([], {}, ()):
+        return f"an empty {name}"
+    return f"an {name}" if name[0] in "aeiou" else f"a {name}"
