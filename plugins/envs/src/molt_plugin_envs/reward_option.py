@@ -5,15 +5,15 @@ Light: importable with the spec. Loading the function is in `reward_file`.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from molt_core.api.findings import Finding, error
 
 if TYPE_CHECKING:
-    import ast
-
     from molt_core.api.plan_view import PlanView
 
 GRADERS: Final = ("exact", "number")
@@ -40,8 +40,6 @@ def known_reward(reward: str) -> str | None:
 
 def reward_file_is_sound(view: PlanView) -> Iterator[Finding]:
     """The file is there, is Python, and defines the function."""
-    import ast
-
     (part,) = view.parts["envs"]
     parts = split(part.options.reward)
     if parts is None:
@@ -60,8 +58,6 @@ def reward_file_is_sound(view: PlanView) -> Iterator[Finding]:
         return
     defined = sorted(_defined(tree))
     if function not in defined:
-        from difflib import get_close_matches
-
         close = get_close_matches(function, defined, n=1)
         fix = f"did you mean {close[0]}?" if close else f"it defines {', '.join(defined) or 'nothing'}"
         yield error(CODE, f"reward file {str(path)!r} defines no {function!r}", because, fix=fix)
@@ -69,8 +65,6 @@ def reward_file_is_sound(view: PlanView) -> Iterator[Finding]:
 
 def _defined(tree: ast.Module) -> Iterator[str]:
     """Names that the top level of a module binds to functions, imports or values."""
-    import ast
-
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node in tree.body:
             yield node.name
