@@ -152,7 +152,7 @@ def test_a_missing_file_a_missing_function_and_a_broken_file_are_found_before_la
     assert len(findings(f"{path}:inner")) == 1
     (broken,) = findings(f"{written(tmp_path, 'def f(:', 'broken.py')}:f")
     assert "broken.py:1: not Python" in broken.message
-    assert {finding.code for finding in (missing, misspelt, broken)} == {"M541"}
+    assert {finding.code for finding in (missing, misspelt, broken)} == {"ENVS1"}
 
 
 def test_a_file_that_fails_on_import_is_named_with_its_error(tmp_path: Path) -> None:

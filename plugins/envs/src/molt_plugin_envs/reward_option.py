@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from molt_core.api.plan_view import PlanView
 
 GRADERS: Final = ("exact", "number")
-CODE: Final = "M541"
+CODE: Final = "ENVS1"
+"""Of findings about the reward file; codes that begin with M are the core's."""
 
 
 def split(reward: str) -> tuple[Path, str] | None:
