@@ -95,7 +95,6 @@ class Producer:
 
     async def _hand_on(self, ticket: Ticket, group: Group) -> None:
         self._ledger.dispatch(num_tokens=sum(rollout.num_sampled for rollout in group.rollouts))
-        self._ledger.dispatch(num_tokens=sum(rollout.num_sampled for rollout in group.rollouts))
         for rollout in group.rollouts:
             if not rollout.trains:
                 self._ledger.drop(rollout.reason, num_rollouts=1, num_tokens=rollout.num_sampled)

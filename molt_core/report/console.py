@@ -52,7 +52,7 @@ class Console:
         columns: int | None = None, live: bool | None = None,
     ) -> None:  # fmt: skip
         self._plan = plan
-        self._run_folder = run_folder
+        self._run_folder = _short(run_folder)
         self._stream = stream or sys.stdout
         self._columns = columns
         self._live = self._stream.isatty() if live is None else live
@@ -77,7 +77,7 @@ class Console:
                 self._evals.append(event)
                 self._print(eval_line(event), DIM)
             case CheckpointSaved():
-                self.note(f"step {event.step}: saved {event.path} in {event.seconds:.1f}s")
+                self.note(f"step {event.step}: saved {_short(event.path)} in {event.seconds:.1f}s")
             case RunFinished():
                 self._close(event)
             case _:
@@ -142,7 +142,7 @@ class Console:
             eval_after=after.metrics if after else {},
             sample=choose_sample(before.summaries, after.summaries) if before and after else None,
             ledger=event.ledger,
-            checkpoint=str(event.checkpoint or ""),
+            checkpoint=str(_short(event.checkpoint)) if event.checkpoint else "",
             next_steps=tuple(self._next_steps(event)),
         )
         for number_of_line, line in enumerate(closing_lines(closing, self._width())):
@@ -173,6 +173,12 @@ class Console:
         except (OSError, ValueError):
             # whoever read this has gone (`| head`, a closed terminal); a run does not end for that
             self._stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - lives as long as the process
+
+
+def _short(path: Path) -> Path:
+    """Relative to the working directory where the path lies in it, as a person would type it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def eval_line(event: EvalFinished) -> str:

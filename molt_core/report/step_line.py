@@ -15,6 +15,8 @@ from molt_core.report.cells import cut, width
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 TREND_STEPS: Final = 8
+DETAIL_COLUMNS: Final = (90, 110, 130)
+"""Widths from which more is shown. Fixed, so that the lines of a run look alike."""
 STAGES: Final = (("generate", "gen"), ("train", "train"), ("sync", "sync"))
 
 
@@ -36,7 +38,8 @@ def step_line(
         left_s: seconds until the last step, where known.
         plain: ASCII only.
     """
-    for detail in (3, 2, 1, 0):
+    richest = sum(columns >= least for least in DETAIL_COLUMNS)
+    for detail in range(richest, -1, -1):
         parts = _parts(step, metrics, num_steps, rewards, left_s, detail, plain)
         line = "  ".join(part for part in parts if part)
         if width(line) <= columns:

@@ -91,6 +91,14 @@ def test_each_step_trains_its_groups_and_publishes_the_next_version(tmp_path):
     assert [event.version for event in run.told(WeightsPublished)] == [1, 2, 3, 4]
 
 
+def test_every_sampled_token_of_a_clean_run_is_trained_once(tmp_path):
+    run = Run(tmp_path)
+    run.start()
+    tokens = run.ledger.as_dict()["tokens"]
+    assert tokens["trained"] == tokens["dispatched"] > 0
+    assert tokens["dropped"] == {}
+
+
 def test_strictly_on_policy_samples_only_with_the_version_it_trains(tmp_path):
     run = Run(tmp_path, max_staleness=0)
     run.start()

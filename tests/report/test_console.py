@@ -79,6 +79,7 @@ def test_a_whole_run_on_paper() -> None:
         evaluation(4, *after, passed=1.0),
         CheckpointSaved(step=4, path=FOLDER / "checkpoints/step_4", seconds=0.75),
         ended(checkpoint=FOLDER / "checkpoints/step_4"),
+        columns=130,
     )
     assert text.splitlines() == [
         "model        smollm2 (bfloat16)",
@@ -108,6 +109,18 @@ def test_a_whole_run_on_paper() -> None:
         "  again, other seed  molt run runs/one/config.toml --seed 1",
         "  read the numbers   runs/one/metrics.jsonl",
     ]
+
+
+def test_paths_below_the_working_directory_are_shown_as_they_would_be_typed(
+    tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stream = io.StringIO()
+    Console(PLAN, tmp_path / "runs/one", stream).on_event(
+        ended(checkpoint=tmp_path / "runs/one/checkpoints/step_4")
+    )
+    assert str(tmp_path) not in stream.getvalue()
+    assert "  checkpoint  runs/one/checkpoints/step_4" in stream.getvalue().splitlines()
 
 
 def test_a_run_that_failed_before_its_first_step_says_why_and_claims_nothing() -> None:
