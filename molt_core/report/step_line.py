@@ -54,7 +54,7 @@ def _parts(
     """Detail 3 shows everything, 0 the least."""
     short = detail < 3
     head = f"{step:>{len(str(num_steps))}}/{num_steps}"
-    cells = (0, 5, 6, 8)[detail]
+    cells = (0, 4, 6, 8)[detail]
     bar = progress_bar(step / num_steps, cells, plain=plain) if cells else ""
     left = "" if left_s is None else f"{duration(left_s)} left"
     yield " ".join(part for part in (head, bar, left) if part)
@@ -67,7 +67,7 @@ def _parts(
     yield f"stale {number(metrics.get('staleness/max'), 0)}"
     if detail:
         seconds = [
-            f"{brief if short else name} {number(metrics.get(f'time/{name}_s'), 1)}" for name, brief in STAGES
+            f"{brief if short else name} {_seconds(metrics.get(f'time/{name}_s'))}" for name, brief in STAGES
         ]
         yield (" ".join(seconds) if short else "s ".join(seconds)) + "s"
     yield f"{number(metrics.get('tokens/trained_per_s'), 0)} tok/s"
@@ -105,6 +105,10 @@ def duration(seconds: float) -> str:
         if whole >= size:
             return f"{whole // size}{unit}{whole % size // next_size:02d}{next_unit}"
     return f"{whole}s"
+
+
+def _seconds(value: float | None) -> str:
+    return number(value, 0 if value is not None and value >= 9.95 else 1)
 
 
 def number(value: float | None, digits: int) -> str:

@@ -40,7 +40,7 @@ def line(columns: int, *, plain: bool = False, **more: float) -> str:
         ),
         (
             100,
-            "12/40 █░░░░ 2m41s left  reward 0.84  len 3.2 cut 3%  stale 1  gen 1.1 train 4.0 sync 0.5s  52 tok/s",
+            "12/40 █░░░ 2m41s left  reward 0.84  len 3.2 cut 3%  stale 1  gen 1.1 train 4.0 sync 0.5s  52 tok/s",
         ),
         (80, "12/40 2m41s left  reward 0.84  len 3.2 cut 3%  stale 1  52 tok/s"),
         (30, "12/40 2m41s left  reward 0...."),
@@ -48,6 +48,12 @@ def line(columns: int, *, plain: bool = False, **more: float) -> str:
 )
 def test_the_line_shows_what_the_width_allows(columns: int, wanted: str) -> None:
     assert line(columns) == wanted
+
+
+def test_a_hundred_columns_hold_the_stages_of_a_long_run_too() -> None:
+    busy = METRICS | {"time/generate_s": 31.2, "time/train_s": 14.0, "rollout/truncated_rate": 1.0}
+    shown = step_line(120, busy, num_steps=600, rewards=REWARDS, left_s=11_100.0, columns=100)
+    assert "gen 31 train 14 sync 0.5s" in shown
 
 
 def test_plain_lines_are_ascii() -> None:
