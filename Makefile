@@ -29,7 +29,7 @@ check: install
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet || { echo "make check: run $(BIN)/ruff format" >&2; exit 1; }
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 bench: install
 	@for each in bench/bench_*.py; do $(BIN)/python $$each $(ARGS) || exit 1; done
