@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from molt_plugin_fsdp import checkpoint
 from safetensors import safe_open
 from safetensors.torch import load_file
 from tiny_trainer import assert_equal_weights, plain_model, published, started, train_batch, window_items
@@ -72,6 +73,23 @@ def test_saving_and_loading_goes_on_bitwise(model_folder: Path, tmp_path: Path) 
         made.load(tmp_path / "state")
         assert [made.step(batch) for batch in STEPS[2:]] == straight[2:]
         assert_equal_weights(published(made, tmp_path), wanted, atol=0)
+
+
+def test_a_state_in_several_files_is_read_whole(
+    qwen3_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "MAX_FILE_BYTES", 2**14)
+    with started(qwen3_folder) as made:
+        made.step(STEPS[0])
+        made.save(tmp_path / "state")
+        wanted = made.step(STEPS[1])
+        made.load(tmp_path / "state")
+        assert made.step(STEPS[1]) == wanted
+    files = sorted((tmp_path / "state").glob("*.safetensors"))
+    assert len(files) > 2
+    files[1].unlink()
+    with started(qwen3_folder) as made, pytest.raises(RunError, match="should have the files"):
+        made.load(tmp_path / "state")
 
 
 def test_a_state_saved_before_the_first_step_is_a_fresh_start(qwen3_folder: Path, tmp_path: Path) -> None:

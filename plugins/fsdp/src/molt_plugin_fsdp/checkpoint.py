@@ -23,18 +23,30 @@ from molt_core.errors import RunError
 
 SCHEMA: Final = 1
 INDEX: Final = "trainer.json"
+MAX_FILE_BYTES: Final = 2**27
+"""The writer holds two copies of a file in memory, so one file for everything would triple a rank's memory."""
 
 
 def save_state(folder: Path, tensors: Mapping[str, Tensor], num_steps: int) -> None:
     """Write the state into `folder`. Collective."""
     folder.mkdir(parents=True, exist_ok=True)
-    dcp.save(dict(tensors), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
+    writer = HuggingFaceStorageWriter(str(folder), _file_numbers(tensors), save_distributed=True)
+    dcp.save(dict(tensors), storage_writer=writer)
     dist.barrier()
     if dist.get_rank() == 0:
         files = sorted(path.name for path in folder.glob("*.safetensors"))
         index = {"schema": SCHEMA, "num_steps": num_steps, "files": files}
         (folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
     dist.barrier()
+
+
+def _file_numbers(tensors: Mapping[str, Tensor]) -> dict[str, int]:
+    """Number of the file of each tensor, from 1; each rank writes its shards of those with one number to one."""
+    numbers, num_bytes = {}, 0
+    for name, tensor in tensors.items():
+        numbers[name] = 1 + num_bytes // MAX_FILE_BYTES
+        num_bytes += tensor.numel() * tensor.element_size() // dist.get_world_size()
+    return numbers
 
 
 def load_state(folder: Path, tensors: Mapping[str, Tensor]) -> int:
