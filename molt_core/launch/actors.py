@@ -26,6 +26,15 @@ def threads_per_actor(run: RunOptions, num_cores: int) -> int:
     return max(1, num_cores // replicas)
 
 
+def thread_environment(run: RunOptions, threads: int) -> dict[str, str]:
+    """Environment variables of an engine or a rank."""
+    environment = {**QUIET, "OMP_NUM_THREADS": str(threads)}
+    if run.max_staleness > 0 or run.engines > 1 or run.trainer_ranks > 1:
+        # threads of OpenMP that spin while they wait take the core from whoever works
+        environment["OMP_WAIT_POLICY"] = "PASSIVE"
+    return environment
+
+
 def engine_requests(plan: Plan, model: PreparedModel) -> list[ActorRequest]:
     run = plan.run_options()
     threads = threads_per_actor(run, os.cpu_count() or 1)
@@ -48,7 +57,7 @@ def engine_requests(plan: Plan, model: PreparedModel) -> list[ActorRequest]:
                     "end_token_ids": model.end_token_ids,
                 },
             ),
-            env={**QUIET, "OMP_NUM_THREADS": str(threads)},
+            env=thread_environment(run, threads),
             wants_gpu=True,
         )
         for index in range(run.engines)
@@ -77,7 +86,7 @@ def trainer_requests(plan: Plan, model: PreparedModel) -> list[ActorRequest]:
                     "num_threads": threads,
                 },
             ),
-            env={**QUIET, "OMP_NUM_THREADS": str(threads)},
+            env=thread_environment(run, threads),
             wants_gpu=True,
             own_process=rank > 0,
         )

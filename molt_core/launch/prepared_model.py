@@ -67,8 +67,8 @@ def _folder(plan: Plan, model: str) -> Path:
 
 def _packaged(plan: Plan) -> Path:
     part = plan.one("models")
-    command = [sys.executable, "-m", part.factory.split(":")[0].split(".")[0], part.name]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own interpreter and a name from the plan
+    command = [sys.executable, "-m", "molt_core.launch.model_process"]
+    done = subprocess.run(command, input=plan.to_json(), capture_output=True, text=True, check=False)  # noqa: S603 - our own module
     if done.returncode != 0:
         raise PreflightError(
             f"--model {part.name} could not be made by {part.dist} {part.version}:\n{done.stderr.strip()}"

@@ -152,7 +152,9 @@ class Controller:
             self._step += 1
             metrics = step_metrics(groups, version=self._version)
             published = await self._publish() if learned.result.applied else None
-            await self._buffer.end_round(self._version)
+            self._good_steps_in_a_row = self._good_steps_in_a_row + 1 if self._is_good(metrics) else 0
+            if self._good_steps_in_a_row < REWARD_PATIENCE:
+                await self._buffer.end_round(self._version)
             statistics = self._buffer.statistics()
             metrics |= learned.result.metrics
             metrics |= self._timings(
@@ -163,7 +165,7 @@ class Controller:
             self._parts.ledger.write(self._step)
             self._parts.notify(StepFinished(step=self._step, metrics=metrics))
             self._count_skipped(learned)
-            if self._good_enough(metrics):
+            if self._good_steps_in_a_row >= REWARD_PATIENCE:
                 self._outcome = "stopped_early"
                 return
             if self._due(self._run.eval_every):
@@ -219,13 +221,9 @@ class Controller:
                 reason="non_finite_step",
             )
 
-    def _good_enough(self, metrics: Mapping[str, float]) -> bool:
+    def _is_good(self, metrics: Mapping[str, float]) -> bool:
         goal = self._run.stop_at_reward
-        if goal is None:
-            return False
-        reached = metrics.get("reward/mean", float("-inf")) >= goal
-        self._good_steps_in_a_row = self._good_steps_in_a_row + 1 if reached else 0
-        return self._good_steps_in_a_row >= REWARD_PATIENCE
+        return goal is not None and metrics["reward/mean"] >= goal
 
     def _due(self, every: int) -> bool:
         return every > 0 and self._step % every == 0 and self._step < self._run.steps

@@ -74,6 +74,11 @@ def test_the_last_number_decides(text: str, reward: float) -> None:
     assert Arithmetic(ArithmeticOptions()).score(row, reply(text)) == reward
 
 
+def test_a_reply_that_was_cut_off_earns_nothing() -> None:
+    row = {"a": 3, "operation": "+", "b": 4, "answer": 7}
+    assert Arithmetic(ArithmeticOptions()).score(row, Reply(text="7", truncated=True, num_tokens=3)) == 0.0
+
+
 @pytest.mark.parametrize(
     "options", [{"digits": 0}, {"digits": 10}, {"operations": ()}, {"operations": ("+", "+")}]
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from molt_plugin_models import cache
-from molt_plugin_models.cache import cache_root, damage, make_once
+from molt_plugin_models.cache import damage, make_once
 
 from molt_core.errors import PreflightError
 
@@ -153,16 +153,3 @@ def test_a_cache_that_cannot_be_used_is_named_with_the_way_out(tmp_path: Path) -
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(PreflightError, match="MOLT_CACHE"):
         make_once(tmp_path / "file" / "models" / "model", "r1", Builder())
-
-
-def test_the_cache_root_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("MOLT_CACHE", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert cache_root() == tmp_path / ".cache" / "molt"
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
-    assert cache_root() == tmp_path / ".cache" / "molt"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_root() == tmp_path / "xdg" / "molt"
-    monkeypatch.setenv("MOLT_CACHE", "~/own")
-    assert cache_root() == tmp_path / "own"

@@ -13,13 +13,14 @@ import gguf
 import pytest
 import torch
 from molt_plugin_models import smollm2
-from molt_plugin_models.cache import MANIFEST, cache_root, damage
+from molt_plugin_models.cache import MANIFEST, damage
 from molt_plugin_models.smollm2 import SmolLM2, packaged_gguf
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from molt_core.api.options import NoOptions
 from molt_core.errors import PreflightError
+from molt_core.launch.model_process import cache_root
 
 PROMPT = (
     "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"

@@ -1,9 +1,9 @@
 """Environment `arithmetic`: sums of random whole numbers.
 
 One problem in five is held out for evaluation, the same ones whatever the seed, and never
-trained on; `3+4` and `4+3` fall on the same side. The reward is 1 when the last number of the
-reply is right, else 0: asking for a bare number as well would leave an untrained small model
-without a single reward to learn from.
+trained on; `3+4` and `4+3` fall on the same side. The reward is 1 when the reply came to its
+own end and its last number is right, else 0: asking for a bare number as well would leave an
+untrained small model without a single reward to learn from.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Arithmetic:
         return [*system, {"role": "user", "content": question}]
 
     def score(self, row: Row, reply: Reply) -> float:
-        return float(last_number(reply.text) == row["answer"])
+        return float(not reply.truncated and last_number(reply.text) == row["answer"])
 
     def _problem(self, number: int) -> Row:
         """Problem `number` of the space of all problems."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 import time
@@ -29,17 +28,6 @@ SMALL_BYTES = 8 * 2**20
 """Files up to this size are hashed on every call."""
 WAIT_S = 600.0
 """Longest wait for another process that builds the same folder."""
-
-
-def cache_root() -> Path:
-    """`$MOLT_CACHE`, else `$XDG_CACHE_HOME/molt`, else `~/.cache/molt`."""
-    own = os.environ.get("MOLT_CACHE")
-    if own:
-        return Path(own).expanduser().absolute()
-    shared = os.environ.get("XDG_CACHE_HOME", "")
-    # the XDG specification says that a relative path is to be ignored
-    parent = Path(shared) if os.path.isabs(shared) else Path.home() / ".cache"
-    return parent / "molt"
 
 
 def make_once(folder: Path, recipe: str, build: Callable[[Path], None], *, wait_s: float = WAIT_S) -> Path:
