@@ -1,0 +1,111 @@
+"""Whole runs through the command `molt`, in processes of their own, with nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from molt_core.report.json_lines import read_json_lines
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TIMEOUT_S = 240
+MARK = "MOLT_TEST_RUN"
+
+
+class Run:
+    """One `molt run`; its processes are found by an environment variable, wherever they hang in the tree."""
+
+    def __init__(self, folder: Path, *words: str, env: dict[str, str] | None = None) -> None:
+        self.folder = folder / "run"
+        self._mark = uuid.uuid4().hex
+        self._process = subprocess.Popen(
+            [
+                str(Path(sys.executable).with_name("molt")), "run", *words,
+                "--output-dir", str(folder), "--run-name", "run",
+            ],
+            env={**(env or os.environ), MARK: self._mark}, cwd=ROOT, text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+
+    def processes(self, name: str = "") -> list[psutil.Process]:
+        """Living processes of the run whose command line contains `name`."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get(MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE:
+                    if name in " ".join(process.cmdline()):
+                        found.append(process)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        return found
+
+    def wait_for_steps(self, num_steps: int) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while len(self.steps()) < num_steps:
+            assert self._process.poll() is None, f"ended too early:\n{self._process.communicate()[0]}"
+            assert time.monotonic() < deadline, "no step in time"
+            time.sleep(0.1)
+
+    def interrupt(self) -> None:
+        """Ctrl-C in a terminal: SIGINT to the whole foreground group."""
+        os.killpg(self._process.pid, signal.SIGINT)
+
+    def wait(self) -> tuple[int, str]:
+        """Exit code and everything that was printed."""
+        try:
+            output, _ = self._process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.end()
+            raise
+        return self._process.returncode, output
+
+    def left_behind(self) -> list[str]:
+        """Processes that are still there some seconds after the command ended."""
+        _, alive = psutil.wait_procs(self.processes(), timeout=10)
+        return [" ".join(process.cmdline()) for process in alive]
+
+    def steps(self) -> list[dict[str, float]]:
+        path = self.folder / "metrics.jsonl"
+        records = read_json_lines(path) if path.exists() else []
+        return [record for record in records if "reward/mean" in record]
+
+    def ledger(self) -> dict[str, dict[str, object]]:
+        return read_json_lines(self.folder / "ledger.jsonl")[-1]
+
+    def end(self) -> None:
+        for process in self.processes():
+            process.kill()
+        self._process.kill()
+        self._process.wait()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[object]:
+    """Start a run; it is killed with all its processes when the test ends."""
+    started: list[Run] = []
+
+    def begin(*words: str, env: dict[str, str] | None = None) -> Run:
+        started.append(Run(tmp_path, *words, env=env))
+        return started[-1]
+
+    yield begin
+    for run in started:
+        run.end()
+
+
+EMBEDDED = (
+    "--model", "tiny", "--executor", "local", "--engine", "transformers", "--dtype", "float32", "--max-tokens", "8",
+    "--max-length", "128", "--prompts-per-step", "2", "--group-size", "4", "--lr", "1e-2",
+)  # fmt: skip
+"""A run in one process, without vLLM and Ray: seconds instead of tens of them."""
+SUMS = ("--env", "verify", "--data", "examples/tiny.jsonl")
+DIGITS = (*SUMS, "--env.reward", "examples/tiny_reward.py:reward_digits")
