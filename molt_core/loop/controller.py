@@ -34,6 +34,7 @@ from molt_core.loop.learner import Learned, learn
 from molt_core.loop.ports import Policy, Published, Sampler
 from molt_core.loop.producer import Producer
 from molt_core.loop.stop import Stopped, StopSignal
+from molt_core.loop.timings import timings
 from molt_core.report.ledger import Ledger
 from molt_core.report.metrics import eval_metrics, step_metrics
 
@@ -157,7 +158,7 @@ class Controller:
                 await self._buffer.end_round(self._version)
             statistics = self._buffer.statistics()
             metrics |= learned.result.metrics
-            metrics |= self._timings(
+            metrics |= timings(
                 groups, learned, published, wait_s=wait_s, idle_s=statistics.idle_s - idle_before,
                 step_s=clock() - started,
             )  # fmt: skip
@@ -193,23 +194,6 @@ class Controller:
             WeightsPublished(version=self._version, seconds=seconds, num_bytes=published.num_bytes)
         )
         return published
-
-    def _timings(
-        self, groups: tuple[Group, ...], learned: Learned, published: Published | None, *,
-        wait_s: float, idle_s: float, step_s: float,
-    ) -> Mapping[str, float]:  # fmt: skip
-        return {
-            "time/generate_s": max(group.finished_s for group in groups) - min(group.started_s for group in groups),
-            "time/train_s": learned.train_s,
-            "time/sync_s": published.gather_s + published.load_s if published else 0.0,
-            "time/wait_rollouts_s": wait_s,
-            "time/wait_trainer_s": idle_s,
-            "time/step_s": step_s,
-            "tokens/trained_per_s": learned.num_tokens / step_s if step_s else 0.0,
-            "tokens/sampled_per_s": sum(
-                rollout.num_sampled for group in groups for rollout in group.rollouts
-            ) / step_s if step_s else 0.0,
-        }  # fmt: skip
 
     def _count_skipped(self, learned: Learned) -> None:
         self._skipped_in_a_row = 0 if learned.result.applied else self._skipped_in_a_row + 1

@@ -77,8 +77,13 @@ def test_broken_data_is_named_by_file_line_and_reason(capsys, tmp_path, content,
 
 
 @pytest.mark.parametrize(
-    ("missing", "said"), [("tokenizer.json", "tokenizer"), ("chat_template.jinja", "chat template"), ("config.json", "config.json")]
-)  # fmt: skip
+    ("missing", "said"),
+    [
+        ("tokenizer.json", "tokenizer"),
+        ("chat_template.jinja", "chat template"),
+        ("config.json", "config.json"),
+    ],
+)
 def test_a_model_folder_that_lacks_something_is_refused(capsys, tmp_path, missing, said):
     folder = tmp_path / "model"
     folder.mkdir()
@@ -100,10 +105,8 @@ def test_a_model_folder_that_lacks_something_is_refused(capsys, tmp_path, missin
 
 def test_an_existing_run_folder_is_never_overwritten(capsys, tmp_path):
     (tmp_path / "mine" / "run").mkdir(parents=True)
-    code = main(
-        ["run", "--model", "tiny", "--data", "arithmetic", "--max-tokens", "8", "--run-name", "run"]
-        + ["--output-dir", str(tmp_path / "mine")]
-    )
+    said = [word for pair in GOOD.items() for word in pair]
+    code = main(["run", *said, "--run-name", "run", "--output-dir", str(tmp_path / "mine")])
 
     assert code == 2
     assert "run" in capsys.readouterr().err

@@ -41,9 +41,13 @@ class Run:
         found = []
         for process in psutil.process_iter():
             try:
-                if process.environ().get(MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE:
-                    if name in " ".join(process.cmdline()):
-                        found.append(process)
+                alive = process.status() != psutil.STATUS_ZOMBIE
+                if (
+                    alive
+                    and process.environ().get(MARK) == self._mark
+                    and name in " ".join(process.cmdline())
+                ):
+                    found.append(process)
             except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue
         return found

@@ -20,7 +20,9 @@ def assert_saved(run, output):
         assert account["dispatched"] == account["trained"] + sum(account["dropped"].values())
 
 
-@pytest.mark.parametrize("stack", [("examples/tiny.toml",), (*DIGITS, *EMBEDDED)], ids=["vllm-ray", "embedded"])
+@pytest.mark.parametrize(
+    "stack", [("examples/tiny.toml",), (*DIGITS, *EMBEDDED)], ids=["vllm-ray", "embedded"]
+)
 def test_ctrl_c_saves_and_ends_with_130(start, stack):
     run = start(*stack, *LONG)
     run.wait_for_steps(2)
@@ -35,7 +37,8 @@ def test_ctrl_c_saves_and_ends_with_130(start, stack):
 
 
 @pytest.mark.parametrize(
-    ("victim", "named"), [("VLLM::EngineCore", "engine-0"), ("ray::_Actor", "trainer-0"), ("ray::_AsyncActor", "")]
+    ("victim", "named"),
+    [("VLLM::EngineCore", "engine-0"), ("ray::_Actor", "trainer-0"), ("ray::_AsyncActor", "")],
 )
 def test_a_killed_process_ends_the_run_with_its_name(start, victim, named):
     run = start("examples/tiny.toml", *LONG)
@@ -82,7 +85,9 @@ def test_a_reward_that_is_never_one_ends_the_run_with_the_cause(start, tmp_path,
 
 def test_a_reward_that_fails_now_and_then_costs_those_rollouts_only(start, tmp_path):
     file = tmp_path / "reward.py"
-    file.write_text("CALLS = []\n\ndef reward(reply):\n    CALLS.append(reply)\n    return 1 / (len(CALLS) % 4)\n")
+    file.write_text(
+        "CALLS = []\n\ndef reward(reply):\n    CALLS.append(reply)\n    return 1 / (len(CALLS) % 4)\n"
+    )
     run = start(*SUMS, *EMBEDDED, "--env.reward", f"{file}:reward", "--steps", "3")
     code, output = run.wait()
 

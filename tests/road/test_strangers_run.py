@@ -14,7 +14,9 @@ __all__ = ["strangers_env"]
 
 
 def test_a_run_uses_the_estimator_and_environment_of_a_stranger(start, strangers_env):
-    run = start("--estimator", "acme-rank", "--env", "acme-parity", *EMBEDDED, "--steps", "2", env=strangers_env)
+    run = start(
+        "--estimator", "acme-rank", "--env", "acme-parity", *EMBEDDED, "--steps", "2", env=strangers_env
+    )
     code, output = run.wait()
 
     assert code == 0, output

@@ -69,7 +69,10 @@ def test_the_checkpoint_loads_in_transformers(tiny):
     model = AutoModelForCausalLM.from_pretrained(run.folder / "latest")
     tokenizer = AutoTokenizer.from_pretrained(run.folder / "latest")
     prompt = tokenizer.apply_chat_template(
-        [{"role": "user", "content": "What is 1+2?"}], return_tensors="pt", add_generation_prompt=True, return_dict=True
+        [{"role": "user", "content": "What is 1+2?"}],
+        return_tensors="pt",
+        add_generation_prompt=True,
+        return_dict=True,
     )
     reply = model.generate(**prompt, max_new_tokens=6, do_sample=False)[0, prompt["input_ids"].shape[1] :]
     assert any(character.isdigit() for character in tokenizer.decode(reply))
@@ -83,8 +86,8 @@ def test_no_process_is_left(tiny):
 def test_it_goes_on_from_its_checkpoint_with_two_engines_two_ranks_and_stale_policies(tiny, tmp_path):
     first, _ = tiny
     run = Run(
-        tmp_path, "examples/tiny.toml", "--model", str(first.folder / "latest"), "--engines", "2", "--trainer-ranks", "2",
-        "--workers", "2", "--max-staleness", "1", "--steps", "6", "--stop-at-reward", "none", "--lr", "1e-4",
+        tmp_path, "examples/tiny.toml", "--model", str(first.folder / "latest"),
+        "--engines", "2", "--trainer-ranks", "2", "--workers", "2", "--max-staleness", "1", "--steps", "6", "--stop-at-reward", "none", "--lr", "1e-4",
         "--hook", "tensorboard",
     )  # fmt: skip
     try:
