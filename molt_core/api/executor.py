@@ -47,6 +47,11 @@ class Handle(Protocol):
 
 
 class Executor(Protocol):
+    @property
+    def num_nodes(self) -> int:
+        """Machines that actors may be on, known after `start`. Files are shared only within one."""
+        ...
+
     async def start(self) -> None:
         """Connect, and check that what the run needs is there. Raises PreflightError with numbers."""
         ...
@@ -66,3 +71,7 @@ class Store(Protocol):
         ...
 
     def get(self, reference: Any) -> bytes: ...
+
+    def node_address(self) -> str:
+        """Where other actors reach this process: loopback, unless they are on several nodes."""
+        ...

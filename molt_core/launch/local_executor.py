@@ -19,6 +19,8 @@ from molt_core.api.run_options import RunOptions
 from molt_core.launch.child_process import ChildProcess
 from molt_core.plugins.factory import import_object
 
+LOOPBACK = "127.0.0.1"
+
 
 class InProcessStore:
     """References are the bytes themselves."""
@@ -28,6 +30,9 @@ class InProcessStore:
 
     def get(self, reference: bytes) -> bytes:
         return reference
+
+    def node_address(self) -> str:
+        return LOOPBACK
 
 
 class LocalHandle:
@@ -48,6 +53,8 @@ class LocalHandle:
 
 
 class LocalExecutor:
+    num_nodes = 1
+
     def __init__(self, _options: NoOptions, _run: RunOptions) -> None:
         self._actors: list[LocalHandle | ChildProcess] = []
 

@@ -18,6 +18,7 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from molt_core.api.executor import ActorRequest, Handle
 from molt_core.api.run_options import RunOptions
 from molt_core.errors import PreflightError, RunError
+from molt_core.launch.local_executor import LOOPBACK
 from molt_core.launch.specs import RayOptions
 from molt_core.plugins.factory import import_object
 
@@ -37,6 +38,10 @@ class RayStore:
     def get(self, reference: Any) -> bytes:
         data: bytes = ray.get(reference)
         return data
+
+    def node_address(self) -> str:
+        address: str = ray.util.get_node_ip_address() if num_nodes() > 1 else LOOPBACK
+        return address
 
 
 class _Actor:
@@ -119,12 +124,20 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
+def num_nodes() -> int:
+    return sum(node["Alive"] for node in ray.nodes())
+
+
 class RayExecutor:
     def __init__(self, options: RayOptions, run: RunOptions) -> None:
         self._options = options
         self._run = run
         self._handles: list[RayHandle] = []
         self._num_gpus = 0.0
+
+    @property
+    def num_nodes(self) -> int:
+        return num_nodes()
 
     async def start(self) -> None:
         await asyncio.to_thread(self._connect)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import tempfile
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from molt_core.api.engine import Weights
 from molt_core.api.executor import Handle
 from molt_core.api.run_options import RunOptions
 from molt_core.api.trainer import StepResult
 from molt_core.errors import RunError, first_cause
 from molt_core.experience import RolloutSummary
 from molt_core.launch import checkpoint
+from molt_core.launch.trainer_host import PublishedWeights
 from molt_core.loop.ports import Published, RankShare, RolloutRequest
 
 ANSWER_MARGIN_S = 60.0
@@ -50,16 +49,15 @@ class RemotePolicy:
     """All trainer ranks as one, and the way of their weights into the engines."""
 
     def __init__(
-        self, run: RunOptions, ranks: Sequence[Handle], engines: Sequence[Handle], checkpoints: Path
-    ) -> None:
+        self, run: RunOptions, ranks: Sequence[Handle], engines: Sequence[Handle], checkpoints: Path, *,
+        several_nodes: bool,
+    ) -> None:  # fmt: skip
         self._run = run
         self._ranks = ranks
         self._engines = engines
         self._checkpoints = checkpoints
-        shared_memory = Path("/dev/shm")  # noqa: S108 - a private folder is made in it
-        self._weights = Path(
-            tempfile.mkdtemp(prefix="molt-weights-", dir=shared_memory if shared_memory.is_dir() else None)
-        )
+        self._several_nodes = several_nodes
+        self._weights_folder: Path | None = None
 
     @property
     def num_ranks(self) -> int:
@@ -76,14 +74,17 @@ class RemotePolicy:
     async def publish(self, version: int) -> Published:
         clock = asyncio.get_running_loop().time
         started = clock()
-        written = await all_of(
-            within(PUBLISH_TIMEOUT_S, rank, "publish", version, self._weights) for rank in self._ranks
+        written: list[PublishedWeights | None] = await all_of(
+            within(PUBLISH_TIMEOUT_S, rank, "publish", version, self._several_nodes) for rank in self._ranks
         )
-        weights: Weights = next(each for each in written if each is not None)
+        published = next(each for each in written if each is not None)
+        weights, reference = published.weights, published.reference
+        self._weights_folder = weights.path.parent
         gathered = clock()
         drain = not self._run.partial
         await all_of(
-            within(PUBLISH_TIMEOUT_S, engine, "update_weights", weights, drain) for engine in self._engines
+            within(PUBLISH_TIMEOUT_S, engine, "update_weights", weights, reference, drain)
+            for engine in self._engines
         )
         weights.path.unlink(missing_ok=True)
         return Published(num_bytes=weights.num_bytes, gather_s=gathered - started, load_s=clock() - gathered)
@@ -98,7 +99,9 @@ class RemotePolicy:
         )
 
     def close(self) -> None:
-        shutil.rmtree(self._weights, ignore_errors=True)
+        """Remove what a killed rank could not."""
+        if self._weights_folder is not None:
+            shutil.rmtree(self._weights_folder, ignore_errors=True)
 
 
 async def within(timeout_s: float, handle: Handle, method: str, *args: Any) -> Any:

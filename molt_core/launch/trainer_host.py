@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from molt_core.api.engine import Weights
 from molt_core.api.executor import Store
 from molt_core.api.trainer import StepResult, Trainer, TrainerContext
 from molt_core.experience import Rollout, TrainBatch, TrainItem
 from molt_core.experience.codec import decode
+from molt_core.launch.shared_memory import shared_memory
 from molt_core.loop.ports import RankShare
 from molt_core.plan.plan import Plan
+
+
+@frozen(kw_only=True)
+class PublishedWeights:
+    """Where engines find the weights of a version."""
+
+    weights: Weights
+    reference: Any
+    """The file's bytes in the store; None when all engines see the file."""
 
 
 class TrainerHost:
@@ -24,12 +36,14 @@ class TrainerHost:
         self._plan = Plan.from_json(plan_json)
         self._context = TrainerContext(**context)
         self._trainer: Trainer | None = None
+        self._weights_folder: Path | None = None
 
     def find_rendezvous(self) -> str:
-        """A free port of this node, for rank 0. Loopback unless the ranks are on several nodes."""
+        """A free port of this node, for rank 0. Loopback unless the actors are on several nodes."""
+        address = self._store.node_address()
         with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+            probe.bind((address, 0))
+            return f"tcp://{address}:{probe.getsockname()[1]}"
 
     def start(self, rendezvous: str) -> None:
         context = evolve(self._context, rendezvous=rendezvous)
@@ -53,8 +67,15 @@ class TrainerHost:
             )
         return self._live.step(TrainBatch(items=tuple(items), window=share.window))
 
-    def publish(self, version: int, folder: Path) -> Weights | None:
-        return self._live.publish(version, folder)
+    def publish(self, version: int, to_store: bool) -> PublishedWeights | None:
+        """Write the weights; also into the store, if engines may be on nodes that don't see the file."""
+        if self._weights_folder is None:
+            self._weights_folder = Path(tempfile.mkdtemp(prefix="molt-weights-", dir=shared_memory()))
+        weights = self._live.publish(version, self._weights_folder)
+        if weights is None:
+            return None
+        reference = self._store.put(weights.path.read_bytes()) if to_store else None
+        return PublishedWeights(weights=weights, reference=reference)
 
     def save(self, folder: Path) -> None:
         self._live.save(folder)
@@ -66,6 +87,8 @@ class TrainerHost:
         self._live.export(folder)
 
     def stop(self) -> None:
+        if self._weights_folder is not None:
+            shutil.rmtree(self._weights_folder, ignore_errors=True)
         if self._trainer is not None:
             self._trainer.stop()
             self._trainer = None

@@ -55,7 +55,13 @@ async def run(
         await executor.start()
         with stop.on_signals():
             actors = await stop.unless_stopped(_start_actors(executor, plan, model))
-            policy = RemotePolicy(options, actors.ranks, actors.engines, folder.checkpoints)
+            policy = RemotePolicy(
+                options,
+                actors.ranks,
+                actors.engines,
+                folder.checkpoints,
+                several_nodes=executor.num_nodes > 1,
+            )
             notify(RunStarted(run_folder=folder.path, plan=plan.to_dict()))
             train_tasks, held_out = task_sources(plan)
             parts = LoopParts(

@@ -87,8 +87,8 @@ def test_it_goes_on_from_its_checkpoint_with_two_engines_two_ranks_and_stale_pol
     first, _ = tiny
     run = Run(
         tmp_path, "examples/tiny.toml", "--model", str(first.folder / "latest"),
-        "--engines", "2", "--trainer-ranks", "2", "--workers", "2", "--max-staleness", "1", "--steps", "6", "--stop-at-reward", "none", "--lr", "1e-4",
-        "--hook", "tensorboard",
+        "--engines", "2", "--trainer-ranks", "2", "--workers", "2", "--max-staleness", "1",
+        "--steps", "6", "--stop-at-reward", "none", "--lr", "1e-4", "--hook", "tensorboard",
     )  # fmt: skip
     try:
         code, output = run.wait()
