@@ -107,4 +107,5 @@ def _mean(values: Iterable[float]) -> float:
 def _std(values: Sequence[float]) -> float:
     """Of the population: divided by N."""
     centre = _mean(values)
-    return math.sqrt(_mean((value - centre) ** 2 for value in values))
+    # hypot, because squares of large but finite rewards overflow
+    return math.hypot(*(value - centre for value in values)) / math.sqrt(len(values)) if values else math.nan

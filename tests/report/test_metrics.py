@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from molt_core.experience import Group, Outcome, RolloutSummary
-from molt_core.report.metrics import eval_metrics, pass_at_k, step_metrics
+from molt_core.report.metrics import _std, eval_metrics, pass_at_k, step_metrics
 
 
 def rollout(
@@ -111,3 +111,7 @@ def test_every_metric_is_defined_in_the_documentation() -> None:
     emitted |= {*eval_metrics([rollout(1.0, info={"x": 1.0})], name="s")}
     for name in emitted:
         assert any(re.fullmatch(pattern, name) for pattern in patterns), name
+
+
+def test_the_spread_of_huge_rewards_does_not_overflow() -> None:
+    assert _std([1e300, -1e300]) == pytest.approx(1e300)

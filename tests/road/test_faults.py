@@ -97,10 +97,14 @@ def test_a_reward_that_fails_now_and_then_costs_those_rollouts_only(start, tmp_p
     assert sum(step.get("rollout/dropped/reward_error", 0) for step in run.steps()) == dropped["reward_error"]
 
 
-def test_an_update_that_is_not_finite_is_never_published(start):
-    run = start(*DIGITS, *EMBEDDED, "--lr", "1e38", "--steps", "50")
+def test_a_step_that_is_not_finite_is_skipped_counted_and_ends_the_run_when_it_stays(start, tmp_path):
+    file = tmp_path / "reward.py"
+    # finite as a reward, infinite as a float32 advantage
+    file.write_text("def reward(reply):\n    return 1e300 * (len(reply) % 2)\n")
+    run = start(*SUMS, *EMBEDDED, "--env.reward", f"{file}:reward", "--estimator", "dr_grpo", "--steps", "50")
     code, output = run.wait()
 
     assert code == 4, output
-    assert "not finite" in output
-    assert run.ledger()["rollouts"]["dropped"]["non_finite_step"] > 0
+    assert "3 steps in a row had a loss or gradient that is not finite" in output
+    assert run.ledger()["rollouts"]["dropped"]["non_finite_step"] == 3 * 8
+    assert not (run.folder / "checkpoints").exists(), "nothing was learned, so nothing is saved"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,16 @@ def test_an_export_loads_in_transformers_with_equal_logits(
     expected.load_state_dict(weights, strict=False)  # not strict: the second of two tied weights is not there
     ids = torch.arange(3, 20)[None]
     torch.testing.assert_close(model(ids).logits, expected(ids).logits, rtol=0, atol=0)
+
+
+def test_an_export_leaves_out_what_describes_the_folder_of_its_source(
+    qwen3_folder: Path, tmp_path: Path
+) -> None:
+    source = shutil.copytree(qwen3_folder, tmp_path / "source")
+    (source / "manifest.json").write_text("{}")
+    with started(source, dtype="bfloat16") as made:
+        made.export(tmp_path / "export")
+    assert not (tmp_path / "export" / "manifest.json").exists()
 
 
 def test_an_export_has_the_tokenizer_and_generation_config_of_its_source(

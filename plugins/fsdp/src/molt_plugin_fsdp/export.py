@@ -21,6 +21,8 @@ from molt_plugin_fsdp.weights_file import write_weights
 
 COPIED: Final = ("*.json", "*.jinja", "*.txt", "*.model", "*.py")
 """Beside the weights: tokenizer, template, generation config, and code of models that bring their own."""
+OF_THE_FOLDER: Final = ("manifest.json", "loop.json")
+"""Describe the folder that they lie in, a model cache or a checkpoint, not the model."""
 
 
 def export_model(folder: Path, source: str, tensors: Mapping[str, Tensor], dtype: torch.dtype) -> None:
@@ -30,7 +32,7 @@ def export_model(folder: Path, source: str, tensors: Mapping[str, Tensor], dtype
         origin = _local_folder(source)
         for pattern in COPIED:
             for path in origin.glob(pattern):
-                if not path.name.endswith(".index.json"):
+                if path.name not in OF_THE_FOLDER and not path.name.endswith(".index.json"):
                     shutil.copyfile(path, folder / path.name)
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         config.pop("torch_dtype", None)
