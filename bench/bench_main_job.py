@@ -4,7 +4,8 @@
 
 The loop's own cost is step time less generating, training and weight update, which take turns
 here (strictly on-policy). Memory is the sum of the proportional set sizes of the whole process
-tree, so that shared pages count once, sampled twice a second; the peak is reported.
+tree, so that shared pages count once. They are sampled every three seconds, because reading them
+stops the process that is read; the peak is reported.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class PeakMemory:
         self._thread.start()
 
     def _watch(self) -> None:
-        while not self._done.wait(0.5):
+        while not self._done.wait(3.0):
             total = 0
             try:
                 for process in [self._root, *self._root.children(recursive=True)]:
