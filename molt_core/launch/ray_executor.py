@@ -103,8 +103,11 @@ class RayHandle:
             ray.kill(self._actor)
 
     def _last_output(self) -> str:
-        """The end of what the process wrote, from Ray's session folder (this node only)."""
-        logs = Path(ray._private.worker._global_node.get_session_dir_path()) / "logs"
+        """The end of what the process wrote, from Ray's session folder: on the driver, for its own node."""
+        node = ray._private.worker._global_node
+        if node is None:
+            return ""
+        logs = Path(node.get_session_dir_path()) / "logs"
         lines = [
             line
             for path in sorted(logs.glob(f"worker-*-{self._pid}.err"))

@@ -59,6 +59,8 @@ async def contract(kind: str) -> None:
             await apart.call("die")
         with pytest.raises(RunError, match="rank-1 died"):
             await apart.call("greet", "ghost")
+        with pytest.raises(RunError, match="rank-1 died"):
+            await talker.call("relay", apart, "ghost")
         assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     finally:
         await started.stop()
