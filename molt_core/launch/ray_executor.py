@@ -86,6 +86,9 @@ class RayHandle:
             ray.cancel(reference)
             raise
         except RayTaskError as error:
+            if method == "start" and isinstance(error.cause, RunError):
+                # libraries say on standard error why they can't start, and Ray keeps that in a file
+                raise RunError(f"{error.cause}{self._last_output()}", reason=error.cause.reason) from None
             raise error.cause from None
         except RayActorError as error:
             raise RunError(

@@ -30,7 +30,10 @@ def train(configuration: Configuration, plan: Plan, findings: Sequence[Finding])
     console = Console(plan.to_dict(), folder.path)
     for finding in findings:
         console.note(f"{finding.level}: {finding.message}")
-    console.note("preparing the model")
+    made_here = (
+        " (a packaged one is made at its first use, in half a minute)" if "models" in plan.parts else ""
+    )
+    console.note(f"preparing the model{made_here}")
     model = prepare_model(plan)
     hooks = Hooks(
         (f"{part.name} ({part.dist} {part.version})", part.build(folder.path))

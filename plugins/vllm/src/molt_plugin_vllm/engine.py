@@ -75,7 +75,7 @@ class VllmEngine:
                 self._llm = processes.without_interrupts(lambda: AsyncLLM.from_engine_args(arguments))
             except Exception as error:  # whatever vLLM raises here, the engine is not there
                 raise RunError(
-                    f"{self._name} could not start: {error} (vLLM's own messages are above)",
+                    f"{self._name} could not start: {error} (vLLM's own messages on standard error say why)",
                     reason="engine_start",
                 ) from error
         self._shapes = checkpoint_shapes(self._context.model_folder)
