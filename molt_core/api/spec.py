@@ -79,6 +79,25 @@ class EnvironmentSpec(Spec):
     """Can make its own tasks, so that its name may stand for a data set (`--data arithmetic`)."""
     columns: tuple[tuple[str, ...], ...] = ()
     """For each needed column of --data the accepted names, e.g. `(("answer", "label"),)`."""
+    multi_turn: bool = False
+    """The factory makes a `TurnEnvironment`, a new one for every rollout."""
+
+
+@frozen(kw_only=True)
+class AgentSpec(Spec):
+    slot: ClassVar[str] = "agents"
+    flag: ClassVar[str] = "agent"
+
+    grades: bool = False
+    """Its results always carry a reward, so that no environment is needed to grade them."""
+
+
+@frozen(kw_only=True)
+class GatewaySpec(Spec):
+    """What agents and multi-turn environments talk to. Starts only in runs that have one of them."""
+
+    slot: ClassVar[str] = "gateways"
+    flag: ClassVar[str] = "gateway"
 
 
 @frozen(kw_only=True)
@@ -123,7 +142,8 @@ class HookSpec(Spec):
 SLOTS: Final[dict[str, type[Spec]]] = {
     kind.slot: kind
     for kind in (
-        EstimatorSpec, LossSpec, EnvironmentSpec, EngineSpec, TrainerSpec, ExecutorSpec, ModelSpec, HookSpec,
+        EstimatorSpec, LossSpec, EnvironmentSpec, AgentSpec, GatewaySpec, EngineSpec, TrainerSpec,
+        ExecutorSpec, ModelSpec, HookSpec,
     )
 }  # fmt: skip
 """Slot name to the class of its specs, in the order in which lists show them."""

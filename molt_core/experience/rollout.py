@@ -28,6 +28,25 @@ TRAINABLE = frozenset({Outcome.FINISHED, Outcome.TRUNCATED})
 
 
 @frozen(kw_only=True)
+class LeftOut:
+    """Sampled tokens that are kept but do not train."""
+
+    reason: str
+    """`orphan`, `side_call`, `constrained`."""
+    segment: Segment
+    """`sampled` is true for these tokens only; those before them are context."""
+
+
+@frozen(kw_only=True)
+class TurnReward:
+    """Reward of one turn, at the last token of the sample that earned it."""
+
+    segment: int
+    token: int
+    reward: float
+
+
+@frozen(kw_only=True)
 class Rollout:
     """Segments of exact tokens, one reward, an outcome. A new segment starts when the history was rewritten."""
 
@@ -41,6 +60,9 @@ class Rollout:
     """Short word for the ledger when the rollout does not train: `reward_error`, `timeout`, …"""
     detail: str = ""
     """The error behind the reason, with its type and place."""
+    left_out: tuple[LeftOut, ...] = ()
+    turn_rewards: tuple[TurnReward, ...] = ()
+    """Where `reward` came from, turn by turn, if the environment says; their sum is `reward`."""
     info: Mapping[str, float] = field(factory=dict)
     """Numbers from the grader, averaged over those rollouts that report them."""
     prompt_text: str = ""

@@ -1,0 +1,88 @@
+"""Slot `gateways`: opens sessions that agents talk to, and records what the policy sampled in them.
+
+API 1. The factory is called as `factory(options, context)` in each worker process that runs
+agents or multi-turn environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from attrs import field, frozen
+
+from molt_core.api.agent import Session
+from molt_core.api.engine import GenerateRequest, Generation
+from molt_core.experience.rollout import LeftOut
+from molt_core.experience.segment import Segment
+
+Generate = Callable[[GenerateRequest], Awaitable[Generation]]
+
+
+@frozen(kw_only=True)
+class GatewayContext:
+    model_folder: str
+    """Local folder with tokenizer and chat template."""
+    max_length: int
+    """Most tokens of prompt and reply together."""
+    end_token_ids: tuple[int, ...]
+
+
+@frozen(kw_only=True)
+class SessionRequest:
+    """One rollout's conversation with one engine."""
+
+    rollout_id: str
+    generate: Generate
+    """Raises RunError when the engine is gone, ValueError when it refuses a request."""
+    max_tokens: int
+    """Most sampled tokens of one reply."""
+    temperature: float
+    seed: int
+    timeout_s: float
+
+
+@frozen(kw_only=True)
+class Place:
+    """Where the last token of a sample ended up."""
+
+    segment: int
+    token: int
+
+
+@frozen(kw_only=True)
+class Capture:
+    """Everything a session recorded. Each sampled token is in exactly one of `segments` and `left_out`."""
+
+    segments: tuple[Segment, ...]
+    left_out: tuple[LeftOut, ...]
+    ends: Mapping[int, Place]
+    """By sample_id, for those samples that train."""
+    truncated: bool
+    """A length limit ended the last reply of the main conversation, or its next prompt did not fit."""
+    prompt_text: str
+    """Last user text of the first request of the main conversation."""
+    reply_text: str
+    """Last reply of the main conversation."""
+    info: Mapping[str, float] = field(factory=dict)
+    """Counts worth a metric: `calls`, `samples`, `orphans`, `side_calls`, …"""
+
+
+class RecordedSession(Session, Protocol):
+    async def failed(self) -> BaseException:
+        """Waits until the session can't go on (RunError of the engine), and returns why."""
+        ...
+
+    async def close(self) -> Capture:
+        """Cancel what is in flight and return what was recorded. May be called twice."""
+        ...
+
+
+class Gateway(Protocol):
+    async def start(self) -> None:
+        """Load tokenizer and parsers; listen, where agents come over HTTP."""
+        ...
+
+    def open(self, request: SessionRequest) -> RecordedSession: ...
+
+    async def stop(self) -> None: ...

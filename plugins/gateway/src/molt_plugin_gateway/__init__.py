@@ -1,0 +1,1 @@
+"""Records what the policy samples while an agent talks to it: OpenAI and Anthropic endpoints, or direct calls."""
