@@ -28,5 +28,5 @@ RAY = ExecutorSpec(
     summary="Ray actors, on this machine or on a cluster (--ray-address)",
     api=1,
     options=RayOptions,
-    factory="molt_core.launch.ray_executor:RayExecutor",
+    factory="molt_core.launch.ray_token:ray_executor",
 )
