@@ -141,9 +141,9 @@ def _converter(*, text: bool) -> Converter:
             raise ValueError(f"{item!r} {wrong}") from wrong
 
     def many(value: Any, kind: Any) -> Any:
-        if not isinstance(value, list | tuple):
-            raise ValueError("must be a list")
-        return tuple(one(item, get_args(kind)[0]) for item in value)
+        # one value may stand without brackets, as it may on the command line
+        items = value if isinstance(value, list | tuple) else [value]
+        return tuple(one(item, get_args(kind)[0]) for item in items)
 
     scalars: dict[Any, Callable[..., Any]] = {int: _int, float: _float, bool: _bool, str: _str, Path: _path}
     for kind, read in scalars.items():

@@ -37,7 +37,7 @@ def flag(key: str, *texts: Any) -> Setting:
     [
         ("count", "3"), ("count", True), ("count", 3.0), ("count", 0), ("count", 10), ("rate", "0.1"),
         ("rate", True), ("rate", float("nan")), ("rate", float("inf")), ("on", 1), ("on", "true"), ("name", 3),
-        ("folder", 3), ("kind", "z"), ("kind", True), ("limit", 0), ("limit", "7"), ("names", "abc"),
+        ("folder", 3), ("kind", "z"), ("kind", True), ("limit", 0), ("limit", "7"), ("names", 1),
         ("names", [1]), ("name", ["a"]), ("count", {"a": 1}),
     ],
 )  # fmt: skip
@@ -48,6 +48,10 @@ def test_toml_of_wrong_type_or_range_is_refused(key: str, value: Any) -> None:
     assert finding.message.startswith(f"run.toml:4: {key} = {value!r}: ")
     assert made.broken == {key}
     assert made.options == Knobs(), "the wrong value is left at its default"
+
+
+def test_one_value_of_a_list_may_stand_without_brackets_in_toml() -> None:
+    assert structure(Knobs, [toml("names", "abc")]).options.names == ("abc",)
 
 
 @pytest.mark.parametrize(
