@@ -45,6 +45,12 @@ class GenerateRequest:
     temperature: float
     """0 is greedy; used for evaluation only."""
     seed: int | None = None
+    stop: tuple[str, ...] = ()
+    """The reply ends, with reason `stop`, when its text (special tokens included) contains one of them. The
+    token that completes it belongs to the reply, like all before it."""
+    json_schema: str | None = None
+    """JSON schema that the reply must follow, `{}` for any JSON object. The log-probs are then those of the
+    constrained distribution, which is not the policy's: such a reply is not for training."""
 
 
 def reply_limit(request: GenerateRequest, *, max_length: int, vocabulary_size: int) -> int:
@@ -71,6 +77,8 @@ def reply_limit(request: GenerateRequest, *, max_length: int, vocabulary_size: i
             f"request {request.request_id}: max_tokens is {request.max_tokens}, wanted at least 1; "
             f"temperature is {request.temperature:g}, wanted finite and not negative"
         )
+    if "" in request.stop:
+        raise ValueError(f"request {request.request_id}: a stop text is empty, which every reply contains")
     return min(request.max_tokens, max_length - num_prompt)
 
 
@@ -111,7 +119,13 @@ class Engine(Protocol):
         ...
 
     async def generate(self, request: GenerateRequest) -> Generation:
-        """Cancelling the call aborts the request."""
+        """Cancelling the call aborts the request.
+
+        Raises:
+            ValueError: the request can't be answered, e.g. `stop` without a tokenizer in the model's folder,
+                or a schema that the engine can't follow. Says what was wanted; the engine is unharmed.
+            RunError: the engine is lost.
+        """
         ...
 
     async def update_weights(self, weights: Weights, *, drain: bool) -> None:

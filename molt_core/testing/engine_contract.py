@@ -15,12 +15,14 @@ temperature), mislabels a token's version, or keeps anything of the old weights 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable
 from itertools import count
 from typing import Any, Final
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 from molt_core.api.engine import Engine, EngineContext, GenerateRequest, Generation, Weights
 from molt_core.errors import RunError
@@ -217,6 +219,76 @@ class EngineContract:
         assert set(reply.versions) == {current.version}
         assert differences(model, prompts()[0], reply).max() < 1e-3
 
+    async def test_a_stop_text_ends_the_reply_with_the_token_that_completes_it(
+        self, engine: Engine, model: TinyModel
+    ) -> None:
+        whole = await engine.generate(request(prompts()[4], max_tokens=200, seed=3))
+        texts = [model.tokenizer.decode(whole.token_ids[: n + 1]) for n in range(len(whole.token_ids))]
+        # a text of two characters: begins in one token and ends in another, or lies within one
+        stop = next(text[-2:] for text in texts[20:] if text[-2:].isalpha() and text[-2:].isascii())
+        length = next(n + 1 for n, text in enumerate(texts) if stop in text)
+        for stops in ((stop,), ("never there", stop)):
+            stopping = evolve(request(prompts()[4], max_tokens=200, seed=3), stop=stops)
+            reply, *_ = await asyncio.gather(
+                engine.generate(stopping), *(engine.generate(request(prompt)) for prompt in prompts())
+            )
+            assert reply.token_ids.tolist() == whole.token_ids[:length].tolist()
+            assert len(reply.logprobs) == len(reply.versions) == length
+            assert reply.finish_reason == "stop"
+            assert differences(model, prompts()[4], reply).max() < 1e-3
+
+    async def test_stop_texts_are_exact_across_updates_in_flight(
+        self, engine: Engine, model: TinyModel
+    ) -> None:
+        stops = tuple(a + b for a in "abcd" for b in "abcdefgh")
+        replies = await self._generate_while_updating(engine, model, drain=False, stop=stops)
+        for prompt, reply in zip(prompts(), replies, strict=True):
+            texts = [model.tokenizer.decode(reply.token_ids[: n + 1]) for n in range(len(reply.token_ids))]
+            hits = [n + 1 for n, text in enumerate(texts) if any(stop in text for stop in stops)]
+            assert hits in ([], [len(reply.token_ids)])
+            if hits:
+                assert reply.finish_reason == "stop"
+            assert differences(model, prompt, reply).max() < 1e-3
+
+    async def test_an_empty_stop_text_is_refused(self, engine: Engine) -> None:
+        with pytest.raises(ValueError, match="stop text is empty"):
+            await engine.generate(evolve(request([5]), stop=("",)))
+
+    async def test_a_json_schema_is_followed_and_harms_no_other_request(
+        self, engine: Engine, model: TinyModel
+    ) -> None:
+        schema = json.dumps({"enum": ["ab", "cdef", 17, None]})
+        constrained, free = await asyncio.gather(
+            asyncio.gather(
+                *(engine.generate(evolve(request(prompt), json_schema=schema)) for prompt in prompts())
+            ),
+            asyncio.gather(*(engine.generate(request(prompt)) for prompt in prompts())),
+        )
+        for prompt, reply in zip(prompts(), constrained, strict=True):
+            assert reply.finish_reason == "stop"
+            assert reply.token_ids[-1] == END_TOKEN_ID
+            assert json.loads(model.tokenizer.decode(reply.token_ids[:-1])) in ["ab", "cdef", 17, None]
+            # log-probs are those of the constrained distribution
+            history = np.asarray([*prompt, *reply.token_ids], np.int32)
+            rows = model.logprobs(int(reply.versions[0]), history, 1.0)[len(prompt) - 1 : -1]
+            own = rows[np.arange(len(reply.token_ids)), reply.token_ids]
+            assert (reply.logprobs >= own - 1e-3).all()
+            assert reply.logprobs[-1] == pytest.approx(0, abs=1e-3)
+        for prompt, reply in zip(prompts(), free, strict=True):
+            assert differences(model, prompt, reply).max() < 1e-3
+
+    async def test_the_empty_schema_means_a_json_object(self, engine: Engine, model: TinyModel) -> None:
+        reply = await engine.generate(evolve(request(prompts()[0]), json_schema="{}"))
+        assert model.tokenizer.decode(reply.token_ids).lstrip().startswith("{")
+
+    async def test_a_schema_that_can_not_be_followed_is_refused_and_harms_nobody(
+        self, engine: Engine
+    ) -> None:
+        for schema in ("not JSON", '{"type": "no such type"}'):
+            with pytest.raises(ValueError, match="(?i)json"):
+                await engine.generate(evolve(request([5]), json_schema=schema))
+        await engine.generate(request([5]))
+
     async def test_a_cancelled_request_ends_and_the_others_go_on(
         self, engine: Engine, model: TinyModel
     ) -> None:
@@ -233,12 +305,12 @@ class EngineContract:
         await engine.check_health()
 
     async def _generate_while_updating(
-        self, engine: Engine, model: TinyModel, *, drain: bool
+        self, engine: Engine, model: TinyModel, *, drain: bool, stop: tuple[str, ...] = ()
     ) -> list[Generation]:
         """Replies of requests during which the weights changed, at least once."""
         running = asyncio.gather(
             *(
-                engine.generate(request(prompt, max_tokens=200, seed=number))
+                engine.generate(evolve(request(prompt, max_tokens=200, seed=number), stop=stop))
                 for number, prompt in enumerate(prompts())
             )
         )

@@ -1,6 +1,6 @@
 """A language model of 0.1 M parameters, made in a second, for tests of engines and trainers.
 
-Random weights, large enough that the distributions are far from uniform, tied embeddings, and
+Random weights, large enough that the distributions are far from uniform, tied embeddings, a tokenizer, and
 a generation_config.json that would ruin sampling if anyone obeyed it. Needs torch and
 transformers, which are imported when a model is made.
 """
@@ -45,6 +45,8 @@ class TinyModel:
         self._base = self._noisy({name: torch.zeros_like(p) for name, p in self._parameters()}, seed, 0.2)
         self._model.load_state_dict(self._base, strict=False)
         self._model.save_pretrained(folder)
+        self.tokenizer = _tokenizer()
+        self.tokenizer.save_pretrained(folder)
         (folder / "generation_config.json").write_text(json.dumps(HOSTILE_GENERATION_CONFIG))
         self._version = 0
 
@@ -91,3 +93,17 @@ class TinyModel:
             name: (value + scale * noise[name] + (1.0 if value.ndim == 1 and not value.any() else 0.0))
             for name, value in base.items()
         }
+
+
+def _tokenizer() -> Any:
+    """256 bytes, 255 pairs of the letters a to p, and the end token."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    merges = [(a, b) for a in "abcdefghijklmnop" for b in "abcdefghijklmnop"][: VOCAB_SIZE - 257]
+    texts = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *(a + b for a, b in merges)]
+    tokenizer = Tokenizer(models.BPE({text: number for number, text in enumerate(texts)}, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<|end|>"])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from molt_core.api.engine import GenerateRequest
 from molt_core.errors import RunError
@@ -14,8 +15,8 @@ from vllm.sampling_params import SamplingParams
 
 INERT = {
     # say how much is returned, or can't act without a field that is pinned
-    "prompt_logprob_token_ids", "prompt_logprob_start", "skip_special_tokens", "spaces_between_special_tokens",
-    "include_stop_str_in_output", "stream_interval", "skip_clone", "output_text_buffer_length",
+    "prompt_logprob_token_ids", "prompt_logprob_start", "include_stop_str_in_output", "stream_interval", "skip_clone",
+    "output_text_buffer_length",
     "routed_experts_prompt_start",
 }  # fmt: skip
 
@@ -41,7 +42,7 @@ def test_every_sampling_field_of_this_vllm_is_pinned_or_known_to_be_inert() -> N
     calls = [
         node for node in ast.walk(ast.parse(inspect.getsource(sampling_params))) if isinstance(node, ast.Call)
     ]
-    call = next(node for node in calls if getattr(node.func, "id", "") == "SamplingParams")
+    call = next(node for node in calls if getattr(node.func, "id", "") == "_Params")
     pinned = {keyword.arg for keyword in call.keywords}
     public = {name for name in SamplingParams.__struct_fields__ if not name.startswith("_")}
     assert public == pinned | INERT
@@ -65,6 +66,25 @@ def test_a_reply_has_tokens_logprobs_and_versions_side_by_side() -> None:
     assert reply.logprobs.tolist() == [-1.0, -2.0]
     assert reply.versions.tolist() == [3, 4]
     assert reply.finish_reason == "stop"
+
+
+def test_a_reply_that_a_stop_text_ended_has_stopped() -> None:
+    assert generation(_output(), end_token_ids=()).finish_reason == "length"
+    stopped = _output(finish_reason="stop", stop_reason="</answer>")
+    assert generation(stopped, end_token_ids=()).finish_reason == "stop"
+
+
+def test_text_is_made_only_where_a_stop_text_is_given() -> None:
+    assert not sampling_params(_request(), max_tokens=5, end_token_ids=()).detokenize
+    params = sampling_params(evolve(_request(), stop=("END",)), max_tokens=5, end_token_ids=())
+    assert params.detokenize
+    assert params.stop == ["END"]
+
+
+def test_only_the_given_tokens_may_end_a_grammar() -> None:
+    params = sampling_params(evolve(_request(), json_schema="{}"), max_tokens=5, end_token_ids=(8,))
+    params.update_from_generation_config({"eos_token_id": [3, 4]}, 2)
+    assert params.all_stop_token_ids == {8}
 
 
 @pytest.mark.parametrize(

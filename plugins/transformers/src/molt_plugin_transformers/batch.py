@@ -12,7 +12,7 @@ Legend of shape suffixes: B rows, T tokens, H heads, D head dimension.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from attrs import define, field
@@ -30,6 +30,10 @@ class LiveSequence:
     max_tokens: int
     temperature: float
     random: random.Random
+    has_stopped: Callable[[Sequence[int]], bool]
+    """Whether the reply so far, never empty, is at its end for another reason than its length."""
+    mask_BV: Callable[[torch.Tensor, Sequence[int]], None] | None = None
+    """Sets impossible logits of one row, [1, V], to -inf, given the reply so far."""
     token_ids: list[int] = field(factory=list)
     logprobs: list[float] = field(factory=list)
     versions: list[int] = field(factory=list)
@@ -44,10 +48,9 @@ class LiveSequence:
 class Batch:
     """At most `max_rows` sequences, and a queue of those that wait for a row."""
 
-    def __init__(self, model: PreTrainedModel, *, end_token_ids: Iterable[int], max_rows: int) -> None:
+    def __init__(self, model: PreTrainedModel, *, max_rows: int) -> None:
         self.version = 0
         self._model = model
-        self._end = frozenset(end_token_ids)
         self._max_rows = max_rows
         self._waiting: list[LiveSequence] = []
         self._rows: list[LiveSequence] = []
@@ -70,8 +73,11 @@ class Batch:
             self._prefill(entering)
         elif self._rows:
             self._decode()
-        finished = [row for row in self._rows if self._is_finished(row)]
-        self._keep([not self._is_finished(row) for row in self._rows])
+        unfinished = [
+            len(row.token_ids) < row.max_tokens and not row.has_stopped(row.token_ids) for row in self._rows
+        ]
+        finished = [row for row, goes_on in zip(self._rows, unfinished, strict=True) if not goes_on]
+        self._keep(unfinished)
         return finished
 
     def restart(self, version: int) -> None:
@@ -110,15 +116,15 @@ class Batch:
         return output.logits[:, -1]
 
     def _sample(self, rows: list[LiveSequence], logits_BV: torch.Tensor) -> None:
+        for number, row in enumerate(rows):
+            if row.mask_BV is not None:
+                row.mask_BV(logits_BV[number : number + 1], row.token_ids)
         temperatures = [row.temperature for row in rows]
         sampled = sample(logits_BV, temperatures, [row.random.random() for row in rows])
         for row, token_id, logprob in zip(rows, *sampled, strict=True):
             row.token_ids.append(token_id)
             row.logprobs.append(logprob)
             row.versions.append(self.version)
-
-    def _is_finished(self, row: LiveSequence) -> bool:
-        return row.token_ids[-1] in self._end or len(row.token_ids) >= row.max_tokens
 
     def _join(self, entering: list[LiveSequence], cache: DynamicCache, mask_BT: torch.Tensor) -> None:
         """Put new rows below the others, the shorter of the two padded on the left."""

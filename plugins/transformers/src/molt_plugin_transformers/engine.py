@@ -22,6 +22,7 @@ from molt_core.api.weights import check_coverage, tensor_shapes
 from molt_core.errors import RunError
 from molt_plugin_transformers.batch import Batch, LiveSequence
 from molt_plugin_transformers.model import Model
+from molt_plugin_transformers.text import Text
 
 T = TypeVar("T")
 
@@ -35,6 +36,7 @@ class TransformersEngine:
         self._random = random.Random(f"{context.seed}/{context.index}")
         self._thread: ThreadPoolExecutor | None = None
         self._model: Model | None = None
+        self._text = Text(context.model_folder, context.end_token_ids)
         self._batch: Batch | None = None
         self._decoding: asyncio.Task[None] | None = None
         self._arrived: list[LiveSequence] = []
@@ -54,9 +56,7 @@ class TransformersEngine:
             self._model = await self._in_thread(Model.load, context.model_folder, context.dtype)
         except (OSError, ValueError) as error:
             raise RunError(f"{self._name} could not start: {error}", reason="engine_start") from error
-        self._batch = Batch(
-            self._model.module, end_token_ids=context.end_token_ids, max_rows=context.max_concurrency
-        )
+        self._batch = Batch(self._model.module, max_rows=context.max_concurrency)
         self._decoding = asyncio.create_task(self._decode(self._batch))
 
     async def generate(self, request: GenerateRequest) -> Generation:
@@ -65,11 +65,17 @@ class TransformersEngine:
             request, max_length=self._context.max_length, vocabulary_size=model.vocabulary_size
         )
         seed = self._random.getrandbits(64) if request.seed is None else request.seed
+        # in a thread: the first of them reads the tokenizer
+        has_stopped = await asyncio.to_thread(self._text.stop_check, request.stop)
+        mask_BV = await asyncio.to_thread(self._text.schema_mask, request.json_schema, model.vocabulary_size)
+        self._serving()
         sequence = LiveSequence(
             prompt=[int(token) for token in request.token_ids],
             max_tokens=max_tokens,
             temperature=request.temperature,
             random=random.Random(seed),
+            has_stopped=has_stopped,
+            mask_BV=mask_BV,
         )
         reply = self._replies[sequence] = asyncio.get_running_loop().create_future()
         self._arrived.append(sequence)
@@ -83,7 +89,7 @@ class TransformersEngine:
             token_ids=sequence.token_ids,
             logprobs=sequence.logprobs,
             versions=sequence.versions,
-            finish_reason="stop" if sequence.token_ids[-1] in self._context.end_token_ids else "length",
+            finish_reason="stop" if has_stopped(sequence.token_ids) else "length",
         )
 
     async def update_weights(self, weights: Weights, *, drain: bool) -> None:

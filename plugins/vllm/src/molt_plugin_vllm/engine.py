@@ -1,6 +1,6 @@
 """The engine `vllm`: one AsyncLLM, whose EngineCore process holds model and KV cache.
 
-In: token ids. Out: token ids, log-probs and policy versions. No tokenizer, no text.
+In: token ids. Out: token ids, log-probs and policy versions. Text is made only to look for stop texts.
 
 Why versions are exact across an update in flight. EngineCore stamps each step's tokens with its
 own weight version as it produces them, and the client turns the stamps into spans over a reply.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from molt_core.api.engine import EngineContext, GenerateRequest, Generation, Weights, reply_limit
@@ -30,6 +31,12 @@ T = TypeVar("T")
 GIB: Final = 2**30
 LIVENESS_CHECK_S: Final = 1.0
 """How often a call to EngineCore looks whether it is still alive: vLLM never answers for a dead one."""
+
+
+def _has_tokenizer(model_folder: str) -> bool:
+    folder = Path(model_folder)
+    # what is not a folder is a Hugging Face id
+    return not folder.is_dir() or any(folder.glob("*token*")) or (folder / "tekken.json").exists()
 
 
 class VllmEngine:
@@ -100,7 +107,7 @@ class VllmEngine:
             # of the distribution that was sampled from, temperature included
             "logprobs_mode": "processed_logprobs",
             "generation_config": "vllm",
-            "skip_tokenizer_init": True,
+            "skip_tokenizer_init": not _has_tokenizer(context.model_folder),
             "worker_extension_cls": "molt_plugin_vllm.worker.WorkerExtension",
             "weight_transfer_config": WeightTransferConfig(backend="molt-shm"),
             "disable_log_stats": True,
@@ -119,6 +126,11 @@ class VllmEngine:
         max_tokens = reply_limit(
             request, max_length=context.max_length, vocabulary_size=llm.model_config.get_vocab_size()
         )
+        if (request.stop or request.json_schema is not None) and llm.tokenizer is None:
+            raise ValueError(
+                f"request {request.request_id}: stop texts and JSON schemas need a tokenizer, and "
+                f"{context.model_folder} has none; add its tokenizer.json"
+            )
         params = sampling_params(request, max_tokens=max_tokens, end_token_ids=context.end_token_ids)
         prompt = {"prompt_token_ids": list(request.token_ids)}
         try:

@@ -12,13 +12,18 @@ from collections.abc import Sequence
 import numpy as np
 from vllm.logprobs import FlatLogprobs
 from vllm.outputs import CompletionOutput
-from vllm.sampling_params import RequestOutputKind, SamplingParams
+from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
 
 from molt_core.api.engine import GenerateRequest, Generation
 from molt_core.errors import RunError
 
 MIN_TEMPERATURE = 0.01
 MAX_TEMPERATURE = 2.0
+
+
+class _Params(SamplingParams):  # type: ignore[misc]
+    def update_from_generation_config(self, *_: object) -> None:
+        """Nothing: vLLM would let a grammar end with the eos tokens of the model's config, which end no reply."""
 
 
 def sampling_params(
@@ -34,7 +39,7 @@ def sampling_params(
             f"request {request.request_id}: temperature {request.temperature:g}; vLLM samples at 0 (greedy) "
             f"or from {MIN_TEMPERATURE:g} to {MAX_TEMPERATURE:g}"
         )
-    return SamplingParams(
+    return _Params(
         n=1,
         temperature=request.temperature,
         top_p=1.0,
@@ -49,11 +54,11 @@ def sampling_params(
         # end_token_ids alone end a reply; vLLM would add the eos of the model's config to them
         ignore_eos=True,
         stop_token_ids=list(end_token_ids),
-        stop=[],
+        stop=list(request.stop),
         bad_words=[],
         logit_bias=None,
         allowed_token_ids=None,
-        structured_outputs=None,
+        structured_outputs=_structure(request.json_schema),
         repetition_detection=None,
         thinking_token_budget=None,
         trace_decode_token_ids=None,
@@ -64,10 +69,21 @@ def sampling_params(
         flat_logprobs=True,
         prompt_logprobs=None,
         logprob_token_ids=None,
-        detokenize=False,
+        # text is made only where it is looked at; stop texts may hold special tokens
+        detokenize=bool(request.stop),
+        skip_special_tokens=False,
+        spaces_between_special_tokens=False,
         output_kind=RequestOutputKind.FINAL_ONLY,
         skip_reading_prefix_cache=False,
     )
+
+
+def _structure(json_schema: str | None) -> StructuredOutputsParams | None:
+    if json_schema is None:
+        return None
+    if json_schema.strip() == "{}":
+        return StructuredOutputsParams(json_object=True)
+    return StructuredOutputsParams(json=json_schema)
 
 
 def generation(output: CompletionOutput, *, end_token_ids: Sequence[int]) -> Generation:
@@ -90,7 +106,8 @@ def generation(output: CompletionOutput, *, end_token_ids: Sequence[int]) -> Gen
             f"vLLM returned {len(token_ids)} tokens without exactly one log-probability for each",
             reason="engine_error",
         )
-    stopped = token_ids[-1] in end_token_ids
+    # vLLM's reason is a text where one of `stop` ended the reply
+    stopped = token_ids[-1] in end_token_ids or isinstance(output.stop_reason, str)
     return Generation(
         token_ids=token_ids,
         logprobs=logprobs.logprobs,
