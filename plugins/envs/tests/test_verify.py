@@ -121,7 +121,7 @@ def test_a_relative_path_is_made_absolute_because_workers_run_elsewhere(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     options = VerifyOptions(reward="./reward.py:f")
-    assert options.reward == f"{tmp_path}/reward.py:f"
+    assert options.reward == (f"{tmp_path}/reward.py:f",)
     monkeypatch.chdir("/")
     assert VerifyOptions(reward=options.reward) == options
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from molt_core.api.environment import Row
+from molt_core.api.environment import Reply, Row
 from molt_core.errors import MoltError
 
 
@@ -40,22 +40,21 @@ def load_function(path: Path, name: str) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
-def accepted_columns(function: Callable[..., Any]) -> frozenset[str] | None:
-    """Columns that the function names as parameters; None when it takes every column (`**columns`)."""
-    parameters = list(inspect.signature(function).parameters.values())
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return None
-    return frozenset(parameter.name for parameter in parameters[1:])
-
-
 class RewardFunction:
-    """Calls `function(reply_text, **columns)`; columns that it doesn't take are left out."""
+    """Calls `function(text, **columns)` with those columns that it has a parameter for, or all (`**columns`).
+
+    Parameters beyond the first that are called `workspace`, `judge` or `reply` get what the reply
+    knows of these, and `reply` the `Reply` itself; a column of such a name is hidden by them.
+    """
 
     def __init__(self, path: Path, name: str) -> None:
         self._function = load_function(path, name)
-        self._columns = accepted_columns(self._function)
+        parameters = list(inspect.signature(self._function).parameters.values())
+        self._named = frozenset(parameter.name for parameter in parameters[1:])
+        self._takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
-    def __call__(self, text: str, row: Row) -> Any:
-        accepted = self._columns
-        columns = {name: value for name, value in row.items() if accepted is None or name in accepted}
-        return self._function(text, **columns)
+    def __call__(self, text: str, row: Row, reply: Reply) -> Any:
+        offered = {"workspace": reply.workspace, "judge": reply.judge, "reply": reply}
+        values = {name: value for name, value in row.items() if self._takes_all or name in self._named}
+        values |= {name: value for name, value in offered.items() if name in self._named}
+        return self._function(text, **values)

@@ -1,17 +1,19 @@
-"""The option `reward`: name of a grader, or FILE.py:FUNCTION; checked before launch without running the file.
+"""The options `reward` and `reward_weights`, checked before launch without running a file.
 
-Light: importable with the spec. Loading the function is in `reward_file`.
+A reward is the name of a grader, or FILE.py:FUNCTION. Light: importable with the spec. Loading
+the function is in `reward_file`.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from molt_core.api.findings import Finding, error
+from molt_core.api.findings import Finding, Source, error
+from molt_core.api.options import option, options
 
 if TYPE_CHECKING:
     from molt_core.api.plan_view import PlanView
@@ -27,26 +29,58 @@ def split(reward: str) -> tuple[Path, str] | None:
     return (Path(path), function) if colon else None
 
 
-def absolute(reward: Any) -> Any:
-    """With an absolute path, because workers have other working directories."""
-    parts = split(reward) if isinstance(reward, str) else None
-    return f"{parts[0].absolute()}:{parts[1]}" if parts else reward
+def absolute(rewards: Any) -> Any:
+    """With absolute paths, because workers have other working directories."""
+    if isinstance(rewards, str):  # from Python; flags and TOML give a tuple
+        rewards = (rewards,)
+    parts = [(reward, split(reward)) for reward in rewards]
+    return tuple(f"{found[0].absolute()}:{found[1]}" if found else reward for reward, found in parts)
 
 
-def known_reward(reward: str) -> str | None:
-    parts = split(reward)
-    sound = reward in GRADERS if parts is None else parts[0].suffix == ".py" and parts[1].isidentifier()
-    return None if sound else f"must be {', '.join(GRADERS)}, or FILE.py:FUNCTION"
+def known_rewards(rewards: tuple[str, ...]) -> str | None:
+    for reward in rewards:
+        parts = split(reward)
+        if not (reward in GRADERS if parts is None else parts[0].suffix == ".py" and parts[1].isidentifier()):
+            return f"must be {', '.join(GRADERS)}, or FILE.py:FUNCTION; {reward!r} is none"
+    return None if rewards else "must name at least one reward"
 
 
-def reward_file_is_sound(view: PlanView) -> Iterator[Finding]:
-    """The file is there, is Python, and defines the function."""
+def names(rewards: Sequence[str]) -> list[str]:
+    """A short name for each reward: the grader's or function's, with its file where two would be equal."""
+    parts = [(reward, split(reward)) for reward in rewards]
+    short = [found[1] if found else reward for reward, found in parts]
+    if len(set(short)) == len(short):
+        return short
+    return [f"{found[0].stem}.{found[1]}" if found else reward for reward, found in parts]
+
+
+@options
+class RewardOptions:
+    reward: tuple[str, ...] = option(
+        ("number",),
+        help="how replies are graded: exact, number (the last one counts), or FILE.py:FUNCTION; may be repeated",
+        convert=absolute,
+        check=known_rewards,
+    )
+    reward_weights: tuple[float, ...] = option((), help="of each reward, in their order; default: 1 each")
+
+    def __attrs_post_init__(self) -> None:
+        if self.reward_weights and len(self.reward_weights) != len(self.reward):
+            got = f"{len(self.reward_weights)} for {len(self.reward)} rewards"
+            raise ValueError(f"reward_weights must be one for each reward, got {got}")
+        if len(set(names(self.reward))) != len(self.reward):
+            raise ValueError(f"rewards must be different ones, got {', '.join(self.reward)}")
+
+
+def reward_files_are_sound(view: PlanView) -> Iterator[Finding]:
+    """Each file is there, is Python, and defines the function."""
     (part,) = view.parts["envs"]
-    parts = split(part.options.reward)
-    if parts is None:
-        return
-    path, function = parts
-    because = view.source("env.reward")
+    for reward in part.options.reward:
+        if (parts := split(reward)) is not None:
+            yield from _file_findings(*parts, view.source("env.reward"))
+
+
+def _file_findings(path: Path, function: str, because: Source) -> Iterator[Finding]:
     try:
         tree = ast.parse(path.read_bytes(), filename=str(path))
     except OSError as failure:

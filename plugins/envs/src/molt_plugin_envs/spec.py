@@ -8,7 +8,8 @@ from molt_core.api.columns import ANSWER, PROMPT
 from molt_core.api.facts import DATA_ROWS, TASK_SOURCE, Facts
 from molt_core.api.options import option, options
 from molt_core.api.spec import EnvironmentSpec
-from molt_plugin_envs.reward_option import absolute, known_reward, reward_file_is_sound
+from molt_plugin_envs.python_option import python_is_confined
+from molt_plugin_envs.reward_option import RewardOptions, reward_files_are_sound
 
 SYSTEM_HELP: Final = "system message; empty: none, and chat templates may then insert their own"
 
@@ -26,14 +27,29 @@ class ArithmeticOptions:
 
 
 @options
-class VerifyOptions:
-    reward: str = option(
-        "number",
-        help="how replies are graded: exact, number (the last one counts), or FILE.py:FUNCTION",
-        convert=absolute,
-        check=known_reward,
-    )
+class VerifyOptions(RewardOptions):
     system: str = option("", help=f"{SYSTEM_HELP}; rows that bring a system message keep it")
+
+
+@options
+class PythonToolOptions(RewardOptions):
+    max_turns: int = option(4, help="most replies of the policy; a call in the last one is not run", ge=1)
+    system: str = option(
+        "Solve the problem. You may run Python with the tool. Put the final answer in \\boxed{}.",
+        help=f"{SYSTEM_HELP}; rows that bring a system message keep it",
+    )
+    digits: int = option(
+        3, help="digits of the numbers in the own products, for runs without --data", ge=1, le=9
+    )
+    timeout_s: float = option(10.0, help="seconds that one call may take", gt=0)
+    cpu_s: int = option(5, help="seconds of CPU that one call may use", ge=1)
+    memory_mb: int = option(512, help="MB of memory that one call may use", ge=64)
+    file_mb: int = option(16, help="MB that one file may have", ge=1)
+    max_output: int = option(4000, help="characters of output that the policy sees; more ends the call", ge=1)
+    unconfined: bool = option(
+        False,
+        help="run without the confinement that only Linux offers: with network, processes and all files",
+    )
 
 
 ARITHMETIC: Final = EnvironmentSpec(
@@ -54,5 +70,17 @@ VERIFY: Final = EnvironmentSpec(
     options=VerifyOptions,
     columns=(PROMPT, ANSWER),
     facts=lambda _options: Facts(needs={DATA_ROWS}),
-    rules=(reward_file_is_sound,),
+    rules=(reward_files_are_sound,),
+)
+
+PYTHON_TOOL: Final = EnvironmentSpec(
+    name="python-tool",
+    summary="problems of --data, or own products, over several turns with a sandboxed Python tool",
+    api=1,
+    factory="molt_plugin_envs.python_tool:PythonTool",
+    options=PythonToolOptions,
+    makes_tasks=True,
+    columns=(PROMPT, ANSWER),
+    multi_turn=True,
+    rules=(reward_files_are_sound, python_is_confined),
 )
