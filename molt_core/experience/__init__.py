@@ -6,7 +6,10 @@ to the token at its own index; the shift to next-token prediction happens in the
 
 from molt_core.experience.batch import TrainBatch, TrainItem, Window
 from molt_core.experience.group import Group
-from molt_core.experience.rollout import Outcome, Rollout, RolloutSummary
+from molt_core.experience.rollout import LeftOut, Outcome, Rollout, RolloutSummary, TurnReward
 from molt_core.experience.segment import Segment
 
-__all__ = ["Group", "Outcome", "Rollout", "RolloutSummary", "Segment", "TrainBatch", "TrainItem", "Window"]
+__all__ = [
+    "Group", "LeftOut", "Outcome", "Rollout", "RolloutSummary", "Segment", "TrainBatch", "TrainItem", "TurnReward",
+    "Window",
+]  # fmt: skip

@@ -6,6 +6,7 @@ before it leaves the process, so a wrong rollout is dropped with a reason instea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -81,10 +82,36 @@ def excluded_has_reason_and_no_reward(rollout: Rollout) -> bool:
     return rollout.outcome in TRAINABLE or (bool(rollout.reason) and rollout.reward is None)
 
 
+def left_out_has_reason_and_tokens(rollout: Rollout) -> bool:
+    """What is left out has a reason and at least one sampled token."""
+    return all(part.reason and part.segment.num_sampled for part in rollout.left_out)
+
+
+def turn_rewards_lie_on_sampled_tokens(rollout: Rollout) -> bool:
+    """Each turn's reward lies on a sampled token of a segment."""
+    return all(
+        0 <= turn.segment < len(rollout.segments)
+        and 0 <= turn.token < len(rollout.segments[turn.segment].sampled)
+        and bool(rollout.segments[turn.segment].sampled[turn.token])
+        for turn in rollout.turn_rewards
+    )
+
+
+def turn_rewards_sum_to_the_reward(rollout: Rollout) -> bool:
+    """Where turns have rewards, their sum is the rollout's."""
+    total = math.fsum(turn.reward for turn in rollout.turn_rewards)
+    return not rollout.turn_rewards or (
+        rollout.reward is not None and math.isclose(total, rollout.reward, rel_tol=1e-9, abs_tol=1e-9)
+    )
+
+
 ROLLOUT_CHECKS: Final[tuple[Callable[[Rollout], bool], ...]] = (
     trainable_has_sampled_tokens,
     trainable_has_finite_reward,
     excluded_has_reason_and_no_reward,
+    left_out_has_reason_and_tokens,
+    turn_rewards_lie_on_sampled_tokens,
+    turn_rewards_sum_to_the_reward,
 )
 
 
@@ -94,7 +121,7 @@ def violations(rollout: Rollout) -> list[str]:
 
 
 def _violations(rollout: Rollout) -> Iterator[str]:
-    for number, segment in enumerate(rollout.segments):
+    for number, segment in enumerate([*rollout.segments, *(part.segment for part in rollout.left_out)]):
         # a segment without one shared axis can't be looked at any further
         checks = SEGMENT_CHECKS if one_token_axis(segment) else (one_token_axis,)
         for segment_check in checks:

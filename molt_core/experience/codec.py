@@ -13,10 +13,10 @@ from typing import Any, Final
 import numpy as np
 from safetensors.numpy import load, save
 
-from molt_core.experience.rollout import Outcome, Rollout
+from molt_core.experience.rollout import LeftOut, Outcome, Rollout, TurnReward
 from molt_core.experience.segment import Segment
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 ARRAYS: Final = ("token_ids", "sampled", "logprobs", "versions")
 
 
@@ -24,12 +24,14 @@ def encode(rollout: Rollout) -> bytes:
     """Serialise one rollout."""
     tensors = {
         f"{number}.{name}": np.asarray(getattr(segment, name))
-        for number, segment in enumerate(rollout.segments)
+        for number, segment in enumerate([*rollout.segments, *(part.segment for part in rollout.left_out)])
         for name in ARRAYS
     }
     header = {
         "schema": SCHEMA,
         "num_segments": len(rollout.segments),
+        "left_out": [part.reason for part in rollout.left_out],
+        "turn_rewards": [[turn.segment, turn.token, turn.reward] for turn in rollout.turn_rewards],
         "rollout_id": rollout.rollout_id,
         "group_id": rollout.group_id,
         "outcome": str(rollout.outcome),
@@ -52,14 +54,25 @@ def decode(data: bytes) -> Rollout:
         ValueError: the bytes are no rollout, or of another schema.
     """
     header = _header(data)
-    num_segments = header.pop("num_segments")
+    num_segments, reasons = header.pop("num_segments"), header.pop("left_out")
+    turns = header.pop("turn_rewards")
     outcome = Outcome(header.pop("outcome"))
     del header["schema"]
     tensors = load(data)
     segments = tuple(
-        Segment(**{name: tensors[f"{number}.{name}"] for name in ARRAYS}) for number in range(num_segments)
+        Segment(**{name: tensors[f"{number}.{name}"] for name in ARRAYS})
+        for number in range(num_segments + len(reasons))
     )
-    return Rollout(segments=segments, outcome=outcome, **header)
+    return Rollout(
+        segments=segments[:num_segments],
+        outcome=outcome,
+        left_out=tuple(
+            LeftOut(reason=reason, segment=segment)
+            for reason, segment in zip(reasons, segments[num_segments:], strict=True)
+        ),
+        turn_rewards=tuple(TurnReward(segment=turn[0], token=turn[1], reward=turn[2]) for turn in turns),
+        **header,
+    )
 
 
 def _header(data: bytes) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -85,6 +86,8 @@ class RolloutSummary:
     """Tokens of each segment, prompt included."""
     segment_sampled: tuple[int, ...]
     """Sampled tokens of each segment."""
+    left_out_tokens: Mapping[str, int] = field(factory=dict)
+    """Sampled tokens that never train, by reason."""
     oldest_version: int | None
     newest_version: int | None
     info: Mapping[str, float]
@@ -102,6 +105,11 @@ class RolloutSummary:
     def num_sampled(self) -> int:
         return sum(self.segment_sampled)
 
+    @property
+    def num_generated(self) -> int:
+        """Every token that the policy sampled, left-out ones included."""
+        return self.num_sampled + sum(self.left_out_tokens.values())
+
 
 MAX_PREVIEW_CHARS = 2000
 
@@ -109,6 +117,9 @@ MAX_PREVIEW_CHARS = 2000
 def summarize(rollout: Rollout, payload: Any) -> RolloutSummary:
     """The light part of `rollout`; texts are cut to 2000 characters."""
     versions = [segment.versions[segment.sampled] for segment in rollout.segments if segment.num_sampled]
+    left_out = Counter[str]()
+    for part in rollout.left_out:
+        left_out[part.reason] += part.segment.num_sampled
     return RolloutSummary(
         rollout_id=rollout.rollout_id,
         group_id=rollout.group_id,
@@ -118,6 +129,7 @@ def summarize(rollout: Rollout, payload: Any) -> RolloutSummary:
         detail=rollout.detail,
         segment_tokens=tuple(segment.num_tokens for segment in rollout.segments),
         segment_sampled=tuple(segment.num_sampled for segment in rollout.segments),
+        left_out_tokens=dict(left_out),
         oldest_version=min((int(part.min()) for part in versions), default=None),
         newest_version=max((int(part.max()) for part in versions), default=None),
         info=dict(rollout.info),

@@ -94,8 +94,10 @@ class Producer:
         return summary
 
     async def _hand_on(self, ticket: Ticket, group: Group) -> None:
-        self._ledger.dispatch(num_tokens=sum(rollout.num_sampled for rollout in group.rollouts))
+        self._ledger.dispatch(num_tokens=sum(rollout.num_generated for rollout in group.rollouts))
         for rollout in group.rollouts:
+            for reason, num_tokens in rollout.left_out_tokens.items():
+                self._ledger.drop(reason, num_tokens=num_tokens)
             if not rollout.trains:
                 self._ledger.drop(rollout.reason, num_rollouts=1, num_tokens=rollout.num_sampled)
         if len(group.trainable) >= self._min_rollouts:

@@ -21,7 +21,7 @@ def timings(
         idle_s: nothing was in flight because the producer waited for the learner.
         step_s: from the end of the last step to the end of this one.
     """
-    num_sampled = sum(rollout.num_sampled for group in groups for rollout in group.rollouts)
+    num_sampled = sum(rollout.num_generated for group in groups for rollout in group.rollouts)
     first_start = min(group.started_s for group in groups)
     return {
         "time/generate_s": max(group.finished_s for group in groups) - first_start,

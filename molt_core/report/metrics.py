@@ -36,7 +36,9 @@ def step_metrics(groups: Sequence[Group], *, version: int) -> dict[str, float]:
         "reward/mean": _mean(rewards),
         "reward/std": _std(rewards),
         "rollout/length_mean": _mean(rollout.num_sampled for rollout in trained),
+        "rollout/segments_mean": _mean(sum(map(bool, rollout.segment_sampled)) for rollout in trained),
         "rollout/truncated_rate": _truncated_rate(trained),
+        **{f"rollout/left_out/{reason}": value for reason, value in _left_out_means(trained).items()},
         "staleness/mean": _mean(staleness),
         "staleness/max": float(max(staleness, default=math.nan)),
         **{f"env/{key}": value for key, value in info_means(trained).items()},
@@ -89,6 +91,13 @@ def info_means(rollouts: Iterable[RolloutSummary]) -> dict[str, float]:
         for key, value in rollout.info.items():
             reported[key].append(value)
     return {key: _mean(values) for key, values in sorted(reported.items())}
+
+
+def _left_out_means(rollouts: Sequence[RolloutSummary]) -> dict[str, float]:
+    reasons = sorted({reason for rollout in rollouts for reason in rollout.left_out_tokens})
+    return {
+        reason: _mean(rollout.left_out_tokens.get(reason, 0) for rollout in rollouts) for reason in reasons
+    }
 
 
 def _rewards(rollouts: Iterable[RolloutSummary]) -> list[float]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from molt_core.experience import Outcome, Rollout, Segment
+from molt_core.experience import LeftOut, Outcome, Rollout, Segment, TurnReward
 from molt_core.experience.checks import ROLLOUT_CHECKS, SEGMENT_CHECKS, violations
 from molt_core.experience.codec import decode, encode
 from molt_core.experience.rollout import summarize
@@ -35,6 +35,18 @@ def test_a_sound_rollout_breaks_nothing():
     assert violations(rollout()) == []
 
 
+def left_out(segment: Segment = SOUND, reason: str = "orphan") -> dict[str, tuple[LeftOut, ...]]:
+    return {"left_out": (LeftOut(reason=reason, segment=segment),)}
+
+
+def turns(*rewards: tuple[int, int, float]) -> dict[str, tuple[TurnReward, ...]]:
+    return {"turn_rewards": tuple(TurnReward(segment=s, token=t, reward=r) for s, t, r in rewards)}
+
+
+def test_turn_rewards_on_sampled_tokens_that_sum_to_the_reward_break_nothing():
+    assert violations(rollout(**turns((0, 2, 0.75), (0, 3, 0.25)), **left_out())) == []
+
+
 def broken(**changes) -> Segment:
     return attrs.evolve(SOUND, **changes)
 
@@ -56,6 +68,13 @@ def broken(**changes) -> Segment:
         (rollout(reward=float("nan")), "trainable_has_finite_reward"),
         (rollout(outcome=Outcome.FAILED, reward=None), "excluded_has_reason_and_no_reward"),
         (rollout(outcome=Outcome.ABSTAINED, reward=0.0, reason="x"), "excluded_has_reason_and_no_reward"),
+        (rollout(**left_out(reason="")), "left_out_has_reason_and_tokens"),
+        (rollout(**left_out(Segment.from_turn([5], [], [], []))), "left_out_has_reason_and_tokens"),
+        (rollout(**left_out(broken(versions=[-1, -1, 4, 3]))), "versions_never_go_back"),
+        (rollout(**turns((1, 2, 1.0))), "turn_rewards_lie_on_sampled_tokens"),
+        (rollout(**turns((0, 1, 1.0))), "turn_rewards_lie_on_sampled_tokens"),
+        (rollout(**turns((0, 4, 1.0))), "turn_rewards_lie_on_sampled_tokens"),
+        (rollout(**turns((0, 2, 0.5))), "turn_rewards_sum_to_the_reward"),
     ],
 )
 def test_each_invariant_is_reported_by_its_name(wrong, name):
@@ -88,6 +107,10 @@ segments = st.integers(1, 5).flatmap(
         reward=st.none() | st.floats(allow_nan=False),
         reason=st.text(),
         detail=st.text(),
+        left_out=st.lists(st.builds(LeftOut, reason=st.text(), segment=segments), max_size=2).map(tuple),
+        turn_rewards=st.lists(
+            st.builds(TurnReward, segment=st.integers(0), token=st.integers(0), reward=st.floats(-9, 9)), max_size=2
+        ).map(tuple),
         info=st.dictionaries(st.text(), st.floats(allow_nan=False)),
         prompt_text=st.text(),
         reply_text=st.text(),
@@ -105,8 +128,8 @@ def test_bytes_that_are_no_rollout_are_refused(data):
 
 
 def test_another_schema_is_refused_with_both_numbers():
-    data = encode(rollout()).replace(b'\\"schema\\": 1', b'\\"schema\\": 9')
-    with pytest.raises(ValueError, match="schema 9.*reads 1"):
+    data = encode(rollout()).replace(b'\\"schema\\": 2', b'\\"schema\\": 9')
+    with pytest.raises(ValueError, match="schema 9.*reads 2"):
         decode(data)
 
 
@@ -118,6 +141,14 @@ def test_the_summary_counts_without_holding_tokens():
     assert (summary.oldest_version, summary.newest_version) == (3, 4)
     assert summary.trains
     assert len(summary.reply_text) == 2000
+
+
+def test_the_summary_counts_left_out_tokens_by_reason_and_apart_from_those_that_train():
+    parts = tuple(LeftOut(reason=reason, segment=SOUND) for reason in ("orphan", "side_call", "orphan"))
+    summary = summarize(rollout(left_out=parts), payload=None)
+
+    assert summary.left_out_tokens == {"orphan": 4, "side_call": 2}
+    assert (summary.num_sampled, summary.num_generated) == (2, 8)
 
 
 def test_a_rollout_without_sampled_tokens_does_not_train():

@@ -15,12 +15,14 @@ from molt_core.report.metrics import _std, eval_metrics, pass_at_k, step_metrics
 
 
 def rollout(
-    reward: float | None, *, group: str = "0", sampled=(3,), oldest=0, outcome=Outcome.FINISHED, info=None
+    reward: float | None, *, group: str = "0", sampled=(3,), oldest=0, outcome=Outcome.FINISHED, info=None,
+    left_out=None,
 ) -> RolloutSummary:
     return RolloutSummary(
         rollout_id="r", group_id=group, outcome=outcome, reward=reward, reason="", detail="",
         segment_tokens=tuple(count + 5 for count in sampled), segment_sampled=tuple(sampled),
         oldest_version=oldest, newest_version=oldest, info=info or {}, prompt_text="", reply_text="", seconds=0.0,
+        left_out_tokens=left_out or {},
     )  # fmt: skip
 
 
@@ -35,7 +37,8 @@ ABSTAINED = rollout(None, sampled=(50,), outcome=Outcome.ABSTAINED, info={"forma
 def test_a_step_by_hand() -> None:
     groups = [
         group(
-            rollout(1.0, sampled=(4, 2), oldest=2, info={"format": 1.0}), rollout(0.0, sampled=(3,), oldest=3)
+            rollout(1.0, sampled=(4, 0, 2), oldest=2, info={"format": 1.0}, left_out={"orphan": 6}),
+            rollout(0.0, sampled=(3,), oldest=3),
         ),
         group(rollout(0.5, sampled=(9,), oldest=3, outcome=Outcome.TRUNCATED), FAILED, ABSTAINED),
     ]
@@ -44,6 +47,8 @@ def test_a_step_by_hand() -> None:
             "reward/mean": 0.5,
             "reward/std": math.sqrt(1 / 6),
             "rollout/length_mean": 6.0,
+            "rollout/segments_mean": 4 / 3,
+            "rollout/left_out/orphan": 2.0,
             "rollout/truncated_rate": 1 / 3,
             "staleness/mean": 4 / 3,
             "staleness/max": 2.0,
@@ -56,10 +61,12 @@ def test_a_step_with_nothing_to_train_on_has_no_numbers_rather_than_zeros() -> N
     assert all(math.isnan(value) for value in step_metrics([group(FAILED, ABSTAINED)], version=0).values())
 
 
-def test_splitting_a_rollout_into_segments_changes_no_metric() -> None:
+def test_splitting_a_rollout_into_segments_changes_nothing_but_their_number() -> None:
     whole = [group(rollout(1.0, sampled=(6,)), rollout(0.0, sampled=(2,)))]
     split = [group(rollout(1.0, sampled=(1, 2, 3)), rollout(0.0, sampled=(2,)))]
-    assert step_metrics(whole, version=1) == step_metrics(split, version=1)
+    one, several = step_metrics(whole, version=1), step_metrics(split, version=1)
+    assert (one.pop("rollout/segments_mean"), several.pop("rollout/segments_mean")) == (1.0, 2.0)
+    assert one == several
 
 
 def test_an_evaluation_by_hand() -> None:
@@ -104,10 +111,10 @@ def test_every_metric_is_defined_in_the_documentation() -> None:
     defined = re.findall(r"^\| `([^`]+)` \|", table, flags=re.MULTILINE)
     assert len(defined) == len(set(defined))
     patterns = [
-        re.escape(name).replace("<set>", "[^/]+").replace("<key>", ".+").replace("@k", r"@\d+")
+        re.escape(name).replace("<set>", "[^/]+").replace("<key>", ".+").replace("<reason>", ".+").replace("@k", r"@\d+")
         for name in defined
     ]
-    emitted = {*step_metrics([group(rollout(1.0, info={"x": 1.0}))], version=0)}
+    emitted = {*step_metrics([group(rollout(1.0, info={"x": 1.0}, left_out={"x": 1}))], version=0)}
     emitted |= {*eval_metrics([rollout(1.0, info={"x": 1.0})], name="s")}
     for name in emitted:
         assert any(re.fullmatch(pattern, name) for pattern in patterns), name
