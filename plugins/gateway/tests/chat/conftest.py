@@ -20,7 +20,7 @@ def make_model(tmp_path: Path) -> MakeModel:
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
         tokenizer.add_special_tokens(["<|im_end|>", *specials])
-        fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>")  # noqa: S106
+        fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>")
         fast.chat_template = chat_template
         fast.save_pretrained(tmp_path / "model")
         return str(tmp_path / "model")

@@ -22,10 +22,12 @@ ALTERNATING = (  # like Gemma: no system, no tools, user and assistant take turn
     "<{{ m.role }}>{{ m.content }}{% endfor %}"
 )
 STRICT = (  # like Mistral: turns alternate apart from calls and results, ids have nine characters
-    TOOLS + "{% set ns = namespace(n=0) %}" + LOOP + "{% if m.role == 'user' or m.role == 'assistant' and not m.tool_calls %}"
+    TOOLS + "{% set ns = namespace(n=0) %}" + LOOP
+    + "{% if m.role == 'user' or m.role == 'assistant' and not m.tool_calls %}"
     "{% if (m.role == 'user') != (ns.n % 2 == 0) %}{{ raise_exception('must alternate') }}{% endif %}"
     "{% set ns.n = ns.n + 1 %}{% endif %}"
-    "{% for call in m.tool_calls or [] %}{% if call.id | length != 9 %}{{ raise_exception('9') }}{% endif %}{% endfor %}"
+    "{% for call in m.tool_calls or [] %}{% if call.id | length != 9 %}{{ raise_exception('9') }}{% endif %}"
+    "{% endfor %}"
     + TURN + "{% endfor %}"
 )  # fmt: skip
 ONE_CALL = (  # like Llama 3

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 from molt_plugin_gateway.chat.load import load_chat
 from molt_plugin_gateway.chat.template import HfTemplate
@@ -34,7 +35,7 @@ def test_parts_of_a_turn_are_one_text_and_reasoning_is_shown(template: HfTemplat
 def test_special_tokens_in_a_text_are_one_token_and_no_others_are_added(template: HfTemplate) -> None:
     ids = template.encode("<|im_start|>hé<|im_end|>")
     assert len(ids) == 5
-    assert template.decode(ids) == "<|im_start|>hé<|im_end|>"
+    assert template.decode(np.asarray(ids, np.int32)) == "<|im_start|>hé<|im_end|>"
     assert template.encode("") == []
     assert template.end_texts == ("<|im_end|>",)
 

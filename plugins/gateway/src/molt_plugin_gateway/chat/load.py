@@ -79,13 +79,16 @@ def load_chat(
         reasoning_parser = _family(text, REASONING_FAMILIES)
     prompt = template.render([Turn(role="user", content=("x",))], (), generation_prompt=True)
     begin = OPENINGS.get(tool_parser)
-    if tool_parser == "mistral" and "[ARGS]" in text:
+    # the newer of Mistral's two formats, told apart as vLLM does
+    if tool_parser == "mistral" and "[ARGS]" in tokenizer.get_vocab():
         begin = Opening(start="[TOOL_CALLS]", name="NAME[ARGS]")
     return template, Parser(
         reasoning=ThinkTags()
         if reasoning_parser == "think"
-        else _vllm("VllmReasoning", reasoning_parser, tokenizer),
-        calls=TaggedCalls() if tool_parser == "hermes" else _vllm("VllmCalls", tool_parser, tokenizer),
+        else _vllm("VllmReasoning", reasoning_parser, tokenizer, template.encode),
+        calls=TaggedCalls()
+        if tool_parser == "hermes"
+        else _vllm("VllmCalls", tool_parser, tokenizer, template.encode),
         begin=begin,
         thinks_first=thinking_is_open(prompt),
     )
@@ -95,7 +98,7 @@ def _family(text: str, table: Sequence[tuple[str, str]]) -> str:
     return next((name for mark, name in table if mark in text), "")
 
 
-def _vllm(reader: str, name: str, tokenizer: Any) -> Any:
+def _vllm(reader: str, name: str, tokenizer: Any, encode: Any) -> Any:
     if name in ("", "none"):
         return None
     try:
@@ -105,4 +108,4 @@ def _vllm(reader: str, name: str, tokenizer: Any) -> Any:
             f"the parser {name} is vLLM's, and vLLM can't be imported here: {error}; "
             "install it with molt-plugin-vllm[cpu] or [cuda], or choose hermes/think or none"
         ) from error
-    return getattr(vllm_parsers, reader)(name, tokenizer)
+    return getattr(vllm_parsers, reader)(name, tokenizer, encode)

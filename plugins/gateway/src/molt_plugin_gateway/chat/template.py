@@ -32,12 +32,7 @@ class HfTemplate:
         ids = {tokenizer.eos_token_id, *end_token_ids} - {None}
         self._end_texts = tuple(self.decode([token_id]) for token_id in sorted(ids))
         self.rules = folding.probe(self._probe)
-        if not self.rules.tools:
-            _log.warning(
-                "The chat template of %s does not show tools: they are described in the system turn, and calls are "
-                "read from <tool_call> tags.",
-                name,
-            )
+        self._noted = False
 
     @property
     def end_texts(self) -> tuple[str, ...]:
@@ -51,12 +46,22 @@ class HfTemplate:
                     param=f"messages.{number}.content",
                 )
         if not self.rules.tools:
+            if tools and not self._noted:
+                self._noted = True
+                _log.warning(
+                    "The chat template of %s does not show tools: they are described in the system turn, and "
+                    "calls are read from <tool_call> tags.",
+                    self._name,
+                )
             turns, tools = tool_fallback.in_text(turns, tools), ()
         elif not self.rules.tool_role:
             turns = tool_fallback.results_as_users(turns)
         folded = folding.fold(turns, self.rules)
         try:
-            return self._apply(folded, tools, generation_prompt, short_ids=self.rules.short_ids)
+            text = self._apply(folded, tools, generation_prompt, short_ids=self.rules.short_ids)
+            # lone surrogates, which JSON can escape, have no tokens
+            text.encode()
+            return text
         # a template is a program of the model's authors and may raise anything
         except Exception as error:
             raise BadRequest(
@@ -69,9 +74,9 @@ class HfTemplate:
         return list(self._fast.encode(text, add_special_tokens=False).ids)
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        if self._fast is None:
-            return str(self._tokenizer.decode(token_ids, skip_special_tokens=False))
-        return str(self._fast.decode(token_ids, skip_special_tokens=False))
+        # arrays of numpy too
+        ids = [int(token_id) for token_id in token_ids]
+        return str((self._fast or self._tokenizer).decode(ids, skip_special_tokens=False))
 
     def _probe(self, turns: Sequence[Turn], tools: Sequence[Tool], *, short_ids: bool) -> str | None:
         try:

@@ -20,7 +20,7 @@ from molt_plugin_gateway.exchange import Tool
 
 
 class VllmCalls:
-    def __init__(self, name: str, tokenizer: Any) -> None:
+    def __init__(self, name: str, tokenizer: Any, _encode: Callable[[str], list[int]]) -> None:
         """
         Raises:
             PreflightError: vLLM has no such parser, or it does not fit the tokenizer.
@@ -42,11 +42,12 @@ class VllmCalls:
 
 
 class VllmReasoning:
-    def __init__(self, name: str, tokenizer: Any) -> None:
+    def __init__(self, name: str, tokenizer: Any, encode: Callable[[str], list[int]]) -> None:
         """
         Raises:
             PreflightError: vLLM has no such parser, or it does not fit the tokenizer.
         """
+        self._encode = encode
         self._parser = _found(
             "reasoning",
             name,
@@ -58,7 +59,7 @@ class VllmReasoning:
 
     def split(self, text: str, prompt_tail: str) -> tuple[str | None, str]:
         parser = self._parser(self._tokenizer)
-        if parser.is_reasoning_end(self._tokenizer.encode(prompt_tail, add_special_tokens=False)):
+        if parser.is_reasoning_end(self._encode(prompt_tail)):
             return None, text
         reasoning, rest = parser.extract_reasoning(text, _request(()))
         return reasoning, rest or ""
