@@ -1,1 +1,1 @@
-"""Single-turn environments with verifiable rewards. No torch, no processes."""
+"""Environments with verifiable rewards, of one turn and of several. No torch."""
