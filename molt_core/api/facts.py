@@ -17,6 +17,10 @@ SAMPLED_LOGPROBS: Final = "sampled-logprobs"
 TASK_SOURCE: Final = "task-source"
 DATA_ROWS: Final = "data-rows"
 LOCAL_PROCESS: Final = "engine-in-driver"
+REFERENCE_MODEL: Final = "reference-model"
+ROLLOUT_RATIO: Final = "rollout-ratio"
+ENTROPY_GRADIENT: Final = "entropy-gradient"
+CORRECTED: Final = "corrected"
 
 VOCABULARY: Final = {
     GROUPED_SAMPLES: "every prompt is sampled more than once (group-size > 1)",
@@ -26,6 +30,10 @@ VOCABULARY: Final = {
     TASK_SOURCE: "the environment makes its own tasks, so --data is not needed",
     DATA_ROWS: "tasks come from rows of --data",
     LOCAL_PROCESS: "the engine runs inside the driver's own process",
+    REFERENCE_MODEL: "trainers hold a frozen model whose log-probs they compute beside the policy's",
+    ROLLOUT_RATIO: "a pass before the step measures how far each rollout is from the policy that sampled it",
+    ENTROPY_GRADIENT: "the entropy of each token carries a gradient",
+    CORRECTED: "weights account for tokens of another policy; the loss's ratio is against the policy before the step",
 }
 
 

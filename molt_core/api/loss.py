@@ -25,10 +25,26 @@ class TokenBatch:
     """[N] float32 under the current policy at the sampling temperature; carries the gradient."""
     behaviour_logprobs: Tensor
     """[N] float32 as sampled."""
+    old_logprobs: Tensor
+    """[N] float32, what the ratio is taken against, constant. As sampled; or of the policy before this step
+    where a correction accounts for the difference between the two."""
     advantages: Tensor
     """[N] float32."""
     entropy: Tensor
-    """[N] float32 of the current policy at the sampling temperature, without gradient."""
+    """[N] float32 of the current policy at the sampling temperature; carries a gradient only where the loss's
+    facts ask for one."""
+    weights: Tensor
+    """[N] float32, coefficient of each token from the correction, constant; 1 without one. 0 leaves the token
+    out of the sum, never out of a denominator."""
+    rollout_log_ratio: Tensor
+    """[N] float32, mean over the sampled tokens of the token's rollout of log π − log π_old before this step,
+    constant; 0 unless the loss's facts ask for it."""
+    reference_logprobs: Tensor | None
+    """[N] float32 under the frozen reference model, constant; None without one."""
+    rollout_tokens: Tensor
+    """[N] float32, sampled tokens of the token's rollout in the window."""
+    group_tokens: Tensor
+    """[N] float32, sampled tokens of the token's prompt in the window."""
     rollout_index: Tensor
     """[N] int64, number of the rollout within the window."""
     group_index: Tensor

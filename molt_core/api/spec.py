@@ -71,6 +71,14 @@ class LossSpec(Spec):
 
 
 @frozen(kw_only=True)
+class CorrectionSpec(Spec):
+    """Weights for off-policy tokens. At most one is chosen; there is none by default."""
+
+    slot: ClassVar[str] = "corrections"
+    flag: ClassVar[str] = "correction"
+
+
+@frozen(kw_only=True)
 class EnvironmentSpec(Spec):
     slot: ClassVar[str] = "envs"
     flag: ClassVar[str] = "env"
@@ -142,7 +150,7 @@ class HookSpec(Spec):
 SLOTS: Final[dict[str, type[Spec]]] = {
     kind.slot: kind
     for kind in (
-        EstimatorSpec, LossSpec, EnvironmentSpec, AgentSpec, GatewaySpec, EngineSpec, TrainerSpec,
+        EstimatorSpec, LossSpec, CorrectionSpec, EnvironmentSpec, AgentSpec, GatewaySpec, EngineSpec, TrainerSpec,
         ExecutorSpec, ModelSpec, HookSpec,
     )
 }  # fmt: skip

@@ -1,7 +1,8 @@
 """Slot `trainers`: holds the model and the optimizer, one object per rank.
 
-API 1. The factory is called as `factory(options, context, loss)` in each rank's process, after
-`torch.distributed` rendezvous variables are known. Every method is collective: all ranks are
+API 1. The factory is called as `factory(options, context, loss, correction)` in each rank's process,
+after `torch.distributed` rendezvous variables are known; `correction` may be None. Every method is
+collective: all ranks are
 called with the same arguments, apart from their own items in `step`.
 """
 
@@ -33,6 +34,10 @@ class TrainerContext:
     rendezvous: str
     """`tcp://host:port`, of rank 0; empty for a single rank."""
     num_threads: int
+    facts: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    """Facts of the plan: `reference-model`, `rollout-ratio` and `entropy-gradient` ask something of a trainer."""
+    reference_folder: str = ""
+    """Model folder of the frozen reference, where the plan has one; empty: the policy as it starts."""
 
 
 @frozen(kw_only=True)

@@ -31,6 +31,10 @@ class TrainItem:
     rollout_index: int
     """Number of the rollout within the window; segments of one rollout share it."""
     group_index: int
+    rollout_tokens: int
+    """Sampled tokens of the rollout, over all its segments."""
+    group_tokens: int
+    """Sampled tokens of all trained rollouts of the prompt."""
 
 
 @frozen(kw_only=True)

@@ -84,6 +84,7 @@ def trainer_requests(plan: Plan, model: PreparedModel) -> list[ActorRequest]:
                     "world_size": run.trainer_ranks,
                     "rendezvous": "",
                     "num_threads": threads,
+                    "facts": plan.facts,
                 },
             ),
             env=thread_environment(run, threads),

@@ -48,7 +48,9 @@ class TrainerHost:
     def start(self, rendezvous: str) -> None:
         context = evolve(self._context, rendezvous=rendezvous)
         loss = self._plan.one("losses").build()
-        self._trainer = self._plan.one("trainers").build(context, loss)
+        corrections = self._plan.parts.get("corrections", ())
+        correction = corrections[0].build() if corrections else None
+        self._trainer = self._plan.one("trainers").build(context, loss, correction)
         self._trainer.start()
 
     def step(self, share: RankShare) -> StepResult:
@@ -63,6 +65,8 @@ class TrainerHost:
                     advantage=item.advantage,
                     rollout_index=item.rollout_index,
                     group_index=item.group_index,
+                    rollout_tokens=item.rollout_tokens,
+                    group_tokens=item.group_tokens,
                 )
             )
         return self._live.step(TrainBatch(items=tuple(items), window=share.window))

@@ -41,6 +41,10 @@ class ItemReference:
     advantage: float
     rollout_index: int
     group_index: int
+    rollout_tokens: int
+    """Sampled tokens of the rollout."""
+    group_tokens: int
+    """Sampled tokens of the group's trainable rollouts."""
 
 
 @frozen(kw_only=True)

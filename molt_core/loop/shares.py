@@ -48,28 +48,34 @@ def shares(groups: Sequence[Group], advantages: FloatVector, num_ranks: int) -> 
 
     Siblings share their prompt, which trainers may pack once; so whole groups go to the rank
     with the fewest tokens, longest first, and only a step with fewer groups than ranks is
-    spread by segment.
+    spread by rollout. Segments of a rollout stay together: some losses and corrections judge it as a whole.
     """
-    items: list[list[ItemReference]] = []
+    items: list[list[list[ItemReference]]] = []
     rollout_index = 0
     for group_index, group in enumerate(groups):
         members = []
+        group_tokens = sum(rollout.num_sampled for rollout in group.trainable)
         for rollout in group.trainable:
-            members += [
-                ItemReference(
-                    payload=rollout.payload,
-                    segment=number,
-                    num_tokens=num_tokens,
-                    advantage=float(advantages[rollout_index]),
-                    rollout_index=rollout_index,
-                    group_index=group_index,
-                )
-                for number, num_tokens in enumerate(rollout.segment_tokens)
-                if rollout.segment_sampled[number]
-            ]
+            members.append(
+                [
+                    ItemReference(
+                        payload=rollout.payload,
+                        segment=number,
+                        num_tokens=num_tokens,
+                        advantage=float(advantages[rollout_index]),
+                        rollout_index=rollout_index,
+                        group_index=group_index,
+                        rollout_tokens=rollout.num_sampled,
+                        group_tokens=group_tokens,
+                    )
+                    for number, num_tokens in enumerate(rollout.segment_tokens)
+                    if rollout.segment_sampled[number]
+                ]
+            )
             rollout_index += 1
         items.append(members)
-    bundles = items if len(items) >= num_ranks else [[item] for members in items for item in members]
+    by_group = [[item for rollout in members for item in rollout] for members in items]
+    bundles = by_group if len(items) >= num_ranks else [rollout for members in items for rollout in members]
     window = Window(
         num_tokens=sum(rollout.num_sampled for group in groups for rollout in group.trainable),
         num_rollouts=rollout_index,

@@ -66,6 +66,8 @@ class Plan:
     """Model facts as a plain table."""
     parts: dict[str, tuple[PlanPart, ...]]
     """Slot to chosen plugins."""
+    facts: tuple[str, ...] = ()
+    """Facts that hold in this run."""
 
     def one(self, slot: str) -> PlanPart:
         """The plugin of a slot that holds exactly one."""
@@ -85,6 +87,7 @@ class Plan:
             "run": self.run,
             "model": self.model,
             "parts": parts,
+            "facts": list(self.facts),
         }
 
     def to_json(self) -> str:
@@ -126,6 +129,7 @@ def freeze(view: PlanView) -> Plan:
         run=to_table(view.run),
         model=to_table(view.model),
         parts={slot: tuple(map(_frozen, chosen)) for slot, chosen in sorted(view.parts.items()) if chosen},
+        facts=tuple(sorted(view.facts)),
     )
 
 

@@ -93,7 +93,14 @@ def test_a_rank_fetches_each_rollout_once_and_trains_on_its_segments():
         )
     )
     item = ItemReference(
-        payload=payload, segment=0, num_tokens=2, advantage=0.5, rollout_index=0, group_index=0
+        payload=payload,
+        segment=0,
+        num_tokens=2,
+        advantage=0.5,
+        rollout_index=0,
+        group_index=0,
+        rollout_tokens=3,
+        group_tokens=3,
     )
     share = RankShare(
         items=(item, evolve(item, segment=1)), window=Window(num_tokens=3, num_rollouts=1, num_groups=1)

@@ -20,7 +20,10 @@ def item(token_ids: list[int], sampled: list[bool], index: int = 0) -> TrainItem
         logprobs=np.where(sampled, -(np.arange(size) + 1) / 8 - index, 0.0),
         versions=np.where(sampled, 0, -1),
     )
-    return TrainItem(segment=made, advantage=index + 0.5, rollout_index=index, group_index=index // 2)
+    return TrainItem(
+        segment=made, advantage=index + 0.5, rollout_index=index, group_index=index // 2,
+        rollout_tokens=made.num_sampled, group_tokens=2 * made.num_sampled,
+    )  # fmt: skip
 
 
 @st.composite

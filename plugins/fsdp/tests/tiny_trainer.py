@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from attrs import evolve
 from molt_plugin_fsdp.spec import FsdpOptions
 from molt_plugin_fsdp.trainer import FsdpTrainer
 from molt_plugin_losses.ppo import PpoLoss
@@ -79,7 +81,7 @@ def two_turns(rng: np.random.Generator, prompt: Sequence[int]) -> Segment:
 def window_items(seed: int = 0, num_prompts: int = 3, group_size: int = 4) -> list[TrainItem]:
     """Groups of one prompt each, replies of 1 to 7 tokens, the last of every group with two turns."""
     rng = np.random.default_rng(seed)
-    items = []
+    items: list[TrainItem] = []
     for group in range(num_prompts):
         prompt = rng.integers(3, VOCABULARY, int(rng.integers(4, 12)))
         for sibling in range(group_size):
@@ -87,10 +89,14 @@ def window_items(seed: int = 0, num_prompts: int = 3, group_size: int = 4) -> li
             made = two_turns(rng, prompt) if last else segment(rng, prompt, int(rng.integers(1, 8)))
             items.append(
                 TrainItem(
-                    segment=made, advantage=float(rng.normal()), rollout_index=len(items), group_index=group
+                    segment=made, advantage=float(rng.normal()), rollout_index=len(items), group_index=group,
+                    rollout_tokens=made.num_sampled, group_tokens=0,
                 )
-            )
-    return items
+            )  # fmt: skip
+    totals = Counter[int]()
+    for item in items:
+        totals[item.group_index] += item.rollout_tokens
+    return [evolve(item, group_tokens=totals[item.group_index]) for item in items]
 
 
 def window_of(items: Sequence[TrainItem]) -> Window:

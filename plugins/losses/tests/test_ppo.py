@@ -30,7 +30,10 @@ def token_batch(
     size = len(logprobs)
     window = Window(num_tokens=num_tokens or size or 1, num_rollouts=1, num_groups=1)
     return TokenBatch(
-        logprobs=logprobs, behaviour_logprobs=behaviour, advantages=advantages, entropy=torch.zeros(size),
+        logprobs=logprobs, behaviour_logprobs=behaviour, old_logprobs=behaviour, advantages=advantages,
+        entropy=torch.zeros(size), weights=torch.ones(size), rollout_log_ratio=torch.zeros(size),
+        reference_logprobs=None, rollout_tokens=torch.full((size,), float(size)),
+        group_tokens=torch.full((size,), float(size)),
         rollout_index=torch.zeros(size, dtype=torch.int64), group_index=torch.zeros(size, dtype=torch.int64),
         window=window,
     )  # fmt: skip

@@ -10,11 +10,14 @@ import pytest
 from molt_plugin_losses.spec import PPO, PpoOptions
 
 
-def test_ppo_is_registered_under_its_name() -> None:
-    (point,) = [
-        point for point in entry_points(group="molt_core.losses") if point.dist.name == "molt-plugin-losses"
-    ]
-    assert point.name == point.load().name == "ppo"
+@pytest.mark.parametrize(
+    ("group", "names"),
+    [("molt_core.losses", ["cispo", "gspo", "ppo"]), ("molt_core.corrections", ["importance"])],
+)
+def test_all_are_registered_under_their_names(group: str, names: list[str]) -> None:
+    points = [point for point in entry_points(group=group) if point.dist.name == "molt-plugin-losses"]
+    assert sorted(point.name for point in points) == names
+    assert all(point.load().name == point.name for point in points)
 
 
 def test_the_spec_module_does_not_import_torch() -> None:

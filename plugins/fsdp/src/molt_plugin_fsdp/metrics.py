@@ -27,7 +27,7 @@ class StepSums:
         difference = tokens.logprobs.detach() - tokens.behaviour_logprobs
         sums = {
             **output.token_sums,
-            "policy/entropy": tokens.entropy.sum(),
+            "policy/entropy": tokens.entropy.detach().sum(),
             # k3 of http://joschu.net/blog/kl-approx.html, sampled from the engine's distribution
             "mismatch/kl": (difference.exp() - 1 - difference).sum(),
             "mismatch/abs_diff": difference.abs().sum(),

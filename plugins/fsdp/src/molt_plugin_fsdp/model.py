@@ -93,6 +93,16 @@ def shard(policy: Policy, mesh: DeviceMesh, dtype: torch.dtype) -> None:
     fully_shard(policy, **options)
 
 
+def frozen_policy(
+    source: str, mesh: DeviceMesh, dtype: torch.dtype, *, temperature: float, logit_rows: int
+) -> Policy:
+    """A policy that never trains: a reference or a teacher."""
+    policy = Policy(load_model(source).eval(), temperature=temperature, logit_rows=logit_rows)
+    policy.requires_grad_(False)
+    shard(policy, mesh, dtype)
+    return policy
+
+
 def named_tensors(policy: Policy) -> dict[str, Tensor]:
     """What a checkpoint holds, under Hugging Face names; of tied weights the first. Shards are DTensors."""
     model = policy.model

@@ -20,14 +20,17 @@ from molt_plugin_fsdp.row import Row
 class Policy(nn.Module):
     """Root of the sharded modules. Its forward, not the inner model's, triggers the gathering of weights."""
 
-    def __init__(self, model: PreTrainedModel, *, temperature: float, logit_rows: int) -> None:
+    def __init__(
+        self, model: PreTrainedModel, *, temperature: float, logit_rows: int, entropy_gradient: bool = False
+    ) -> None:
         super().__init__()
+        self._entropy_gradient = entropy_gradient
         self.model = model
         self._temperature = temperature
         self._logit_rows = logit_rows
 
     def forward(self, row: Row) -> tuple[Tensor, Tensor]:
-        """[N] float32 log-probs with gradient, [N] float32 entropies without; both at the temperature."""
+        """[N] float32 log-probs with gradient, [N] float32 entropies without unless asked; both at the temperature."""
         hidden = self._hidden(row)
         device = hidden.device
         predicting = hidden.index_select(0, torch.from_numpy(row.predictors).to(device))
@@ -62,6 +65,6 @@ class Policy(nn.Module):
         log_probs = logits.log_softmax(-1)
         chosen = log_probs.gather(-1, targets[:, None])[:, 0]
         # last, so that the second computation in the backward pass ends before it
-        with torch.no_grad():
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self._entropy_gradient):
             entropy = torch.special.entr(log_probs.exp()).sum(-1)
         return chosen, entropy

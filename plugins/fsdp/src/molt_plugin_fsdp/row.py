@@ -78,6 +78,10 @@ class Row:
     """[N]"""
     group_index: Ints
     """[N]"""
+    rollout_tokens: Floats
+    """[N] sampled tokens of the token's rollout."""
+    group_tokens: Floats
+    """[N] sampled tokens of the token's prompt."""
 
     def visible(self) -> npt.NDArray[np.bool_]:
         """[T, T] bool: query token (row) sees key token (column)."""
@@ -119,17 +123,19 @@ def make_row(trees: Sequence[Tree]) -> Row:
                 (
                     predicted_from + start, item.segment.token_ids[sampled], item.segment.logprobs[sampled],
                     np.full(size, item.advantage), np.full(size, item.rollout_index), np.full(size, item.group_index),
+                    np.full(size, item.rollout_tokens), np.full(size, item.group_tokens),
                 )
             )  # fmt: skip
     token_ids, position_ids, blocks, prompt_blocks = map(np.concatenate, zip(*inputs, strict=True))
-    predictors, target_ids, logprobs, advantages, rollouts, groups = map(
+    predictors, target_ids, logprobs, advantages, rollouts, groups, rollout_tokens, group_tokens = map(
         np.concatenate, zip(*targets, strict=True)
     )
     return Row(
         token_ids=token_ids.astype(np.int64), position_ids=position_ids, blocks=blocks, prompt_blocks=prompt_blocks,
         branched=any(len(tree.branches) > 1 for tree in trees), predictors=predictors,
         targets=target_ids.astype(np.int64), behaviour_logprobs=logprobs, advantages=advantages.astype(np.float32),
-        rollout_index=rollouts, group_index=groups,
+        rollout_index=rollouts, group_index=groups, rollout_tokens=rollout_tokens.astype(np.float32),
+        group_tokens=group_tokens.astype(np.float32),
     )  # fmt: skip
 
 
@@ -139,5 +145,6 @@ EMPTY_ROW: Final = Row(
     token_ids=_ONE, position_ids=_ONE, blocks=_ONE, prompt_blocks=_ONE, branched=False,
     predictors=_NONE, targets=_NONE, behaviour_logprobs=np.zeros(0, np.float32),
     advantages=np.zeros(0, np.float32), rollout_index=_NONE, group_index=_NONE,
+    rollout_tokens=np.zeros(0, np.float32), group_tokens=np.zeros(0, np.float32),
 )  # fmt: skip
 """What a rank without work computes while the others still have some: one token, no targets, loss 0."""

@@ -16,16 +16,19 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from molt_core.api.correction import Correction
 from molt_core.api.engine import Weights
+from molt_core.api.facts import ENTROPY_GRADIENT, REFERENCE_MODEL, ROLLOUT_RATIO
 from molt_core.api.loss import Loss, TokenBatch
 from molt_core.api.trainer import StepResult, TrainerContext
 from molt_core.errors import RunError
 from molt_core.experience import TrainBatch, Window
 from molt_plugin_fsdp import ranks
+from molt_plugin_fsdp.before_step import Constants, before_step
 from molt_plugin_fsdp.checkpoint import load_state, save_state
 from molt_plugin_fsdp.export import export_model
 from molt_plugin_fsdp.metrics import StepSums
-from molt_plugin_fsdp.model import check_attention, load_model, named_tensors, shard
+from molt_plugin_fsdp.model import check_attention, frozen_policy, load_model, named_tensors, shard
 from molt_plugin_fsdp.optimizer import Optimizer
 from molt_plugin_fsdp.packing import pack
 from molt_plugin_fsdp.policy import Policy
@@ -39,12 +42,16 @@ WEIGHTS_FILE: Final = "weights.safetensors"
 class FsdpTrainer:
     """Every method is collective: all ranks call it, or the others wait until the timeout."""
 
-    def __init__(self, options: FsdpOptions, context: TrainerContext, loss: Loss) -> None:
+    def __init__(
+        self, options: FsdpOptions, context: TrainerContext, loss: Loss, correction: Correction | None = None
+    ) -> None:
         self._options = options
         self._context = context
         self._loss = loss
+        self._correction = correction
         self._dtype: torch.dtype = getattr(torch, context.dtype)
         self._policy: Policy
+        self._reference: Policy | None = None
         self._optimizer: Optimizer
 
     def start(self) -> None:
@@ -57,9 +64,17 @@ class FsdpTrainer:
         if self._options.gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
         self._policy = Policy(
-            model, temperature=self._context.temperature, logit_rows=self._options.logit_rows
+            model,
+            temperature=self._context.temperature,
+            logit_rows=self._options.logit_rows,
+            entropy_gradient=ENTROPY_GRADIENT in self._context.facts,
         )
         shard(self._policy, mesh, self._dtype)
+        if REFERENCE_MODEL in self._context.facts:
+            self._reference = frozen_policy(
+                self._context.reference_folder or self._context.model_folder,
+                mesh, self._dtype, temperature=self._context.temperature, logit_rows=self._options.logit_rows,
+            )  # fmt: skip
         params = dict(self._policy.model.named_parameters())
         self._optimizer = Optimizer(params, self._options, self._context.lr)
 
@@ -80,21 +95,27 @@ class FsdpTrainer:
                 f"the window says {batch.window.num_tokens} sampled tokens and the ranks hold {num_tokens}: "
                 "the loss would be divided by the wrong number"
             )
+        rows += [EMPTY_ROW] * (num_rows - len(rows))
+        known, kept_rate = before_step(
+            rows, self._policy, reference=self._reference, correction=self._correction,
+            rollout_ratio=ROLLOUT_RATIO in self._context.facts,
+        )  # fmt: skip
         sums = StepSums()
-        for row in rows + [EMPTY_ROW] * (num_rows - len(rows)):
-            self._accumulate(row, batch.window, sums)
+        for row, constants in zip(rows, known, strict=True):
+            self._accumulate(row, constants, batch.window, sums)
         loss, means = sums.reduce(num_tokens)
         lr = self._optimizer.lr
         applied, grad_norm = self._optimizer.step(loss_is_finite=math.isfinite(loss))
         metrics = {
             **means,
+            **kept_rate,
             "policy/grad_norm": grad_norm,
             "policy/lr": lr,
             "trainer/micro_batches": float(num_rows),
         }
         return StepResult(applied=applied, metrics=metrics)
 
-    def _accumulate(self, row: Row, window: Window, sums: StepSums) -> None:
+    def _accumulate(self, row: Row, constants: Constants, window: Window, sums: StepSums) -> None:
         logprobs, entropy = self._policy(row)
 
         def on_device(values: object) -> Tensor:
@@ -103,6 +124,14 @@ class FsdpTrainer:
         tokens = TokenBatch(
             logprobs=logprobs,
             behaviour_logprobs=on_device(row.behaviour_logprobs),
+            old_logprobs=on_device(constants.old_logprobs),
+            weights=on_device(constants.weights),
+            rollout_log_ratio=on_device(constants.rollout_log_ratio),
+            reference_logprobs=(
+                None if constants.reference_logprobs is None else on_device(constants.reference_logprobs)
+            ),
+            rollout_tokens=on_device(row.rollout_tokens),
+            group_tokens=on_device(row.group_tokens),
             advantages=on_device(row.advantages),
             entropy=entropy,
             rollout_index=on_device(row.rollout_index),

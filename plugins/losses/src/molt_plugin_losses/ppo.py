@@ -1,43 +1,48 @@
-"""PPO's clipped surrogate, one term for each sampled token.
+"""PPO's clipped surrogate, one term for each sampled token, with an optional second bound for bad tokens.
 
-    r_t = exp(log π_new − log π_behaviour)
-    L   = − Σ_t min(r_t A_t, clip(r_t, 1 − clip_low, 1 + clip_high) A_t) / N
+    r_t = exp(log π − log π_old)
+    L_t = −min(r_t A_t, clip(r_t, 1 − clip_low, 1 + clip_high) A_t)
+    dual clip c > 1:  where A_t < 0, L_t is at most −c A_t
 
-N is the number of sampled tokens of the whole optimizer window, so the terms of all micro-batches and ranks
-add up to the mean over tokens. The bounds may differ (DAPO's "clip higher").
+The bounds may differ (DAPO's "clip higher"). Without the second one, a token with a negative advantage and a
+huge ratio has an unbounded loss.
 
-Source: Schulman et al., PPO (arXiv 1707.06347), equation 7; Yu et al., DAPO (arXiv 2503.14476), equation 12
-for the two bounds and the mean over tokens.
-Shapes: everything [N], the loss a scalar.
-Left out: dual clip, value loss, entropy bonus, KL penalty, aggregations other than the token mean.
+Source: Schulman et al., PPO (arXiv 1707.06347), equation 7; Yu et al., DAPO (arXiv 2503.14476), equation 8, for
+the two bounds; Ye et al. (arXiv 1912.09729), equation 5, for the dual clip.
+Shapes: everything [N].
 """
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
-from molt_core.api.loss import LossOutput, TokenBatch
+from molt_core.api.loss import TokenBatch
+from molt_plugin_losses.policy_loss import PolicyLoss, Surrogate
 from molt_plugin_losses.ratio import log_ratio
 from molt_plugin_losses.spec import PpoOptions
 
 
-class PpoLoss:
-    def __init__(self, options: PpoOptions) -> None:
-        self._lowest = 1.0 - options.clip_low
-        self._highest = 1.0 + options.clip_high
+def clipped_surrogate(
+    log_ratios: Tensor, advantages: Tensor, clip_low: float, clip_high: float, dual_clip: float | None = None
+) -> Surrogate:
+    ratios = log_ratios.exp()
+    plain = ratios * advantages
+    clipped = ratios.clamp(1.0 - clip_low, 1.0 + clip_high) * advantages
+    terms = -torch.minimum(plain, clipped)
+    was_clipped = clipped < plain
+    if dual_clip is not None:
+        bound = -dual_clip * advantages
+        beyond = (advantages < 0) & (terms > bound)
+        terms = torch.where(beyond, bound, terms)
+        was_clipped = was_clipped | beyond
+    return Surrogate(terms=terms, clipped=was_clipped)
 
-    def __call__(self, tokens: TokenBatch) -> LossOutput:
-        """Scalar loss with gradient to `tokens.logprobs`; 0 for no tokens."""
-        log_ratios = log_ratio(tokens.logprobs, tokens.behaviour_logprobs)
-        ratios = log_ratios.exp()
-        plain = ratios * tokens.advantages
-        clipped = ratios.clamp(self._lowest, self._highest) * tokens.advantages
-        per_token = -torch.minimum(plain, clipped)
-        return LossOutput(
-            loss=per_token.sum() / tokens.window.num_tokens,
-            token_sums={
-                "policy/loss": per_token.detach().sum(),
-                "policy/clip_ratio": (clipped < plain).sum().float(),
-                "policy/kl": -log_ratios.detach().sum(),
-            },
+
+class PpoLoss(PolicyLoss[PpoOptions]):
+    def surrogate(self, tokens: TokenBatch) -> Surrogate:
+        options = self.options
+        ratios = log_ratio(tokens.logprobs, tokens.old_logprobs)
+        return clipped_surrogate(
+            ratios, tokens.advantages, options.clip_low, options.clip_high, options.dual_clip
         )

@@ -2,27 +2,117 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from molt_core.api.facts import SAMPLED_LOGPROBS, Facts
+from molt_core.api.facts import ENTROPY_GRADIENT, REFERENCE_MODEL, ROLLOUT_RATIO, SAMPLED_LOGPROBS, Facts
+from molt_core.api.findings import Finding, error
 from molt_core.api.options import option, options
 from molt_core.api.spec import LossSpec
 
+if TYPE_CHECKING:
+    from molt_core.api.plan_view import PlanView
+
 
 @options
-class PpoOptions:
+class LossOptions:
+    """What every policy loss has."""
+
+    aggregation: Literal[
+        "token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "prompt-mean-token-mean"
+    ] = option("token-mean", help="how tokens are weighted: by token, by rollout or by prompt")
+    entropy_coef: float = option(0.0, help="weight of the entropy bonus")
+    kl_coef: float = option(0.0, help="weight of a KL penalty in the loss; 0: none", ge=0)
+    kl_form: Literal["k1", "k2", "k3"] = option("k3", help="estimate of the KL divergence")
+    kl_reference: Literal["model", "sampler"] = option(
+        "model", help="against a frozen copy of the first policy, or against the policy that sampled"
+    )
+    kl_target: float | None = option(
+        None, help="steer the KL coefficient towards this KL per token; default: it stays fixed", gt=0
+    )
+    kl_horizon: float = option(10_000.0, help="rollouts over which the coefficient adapts", gt=0)
+
+
+@options
+class ClippedOptions(LossOptions):
     clip_low: float = option(0.2, help="how far below 1 the ratio counts", ge=0, lt=1)
     clip_high: float = option(0.2, help="how far above 1 the ratio counts", ge=0)
-    aggregation: Literal["token-mean"] = option(
-        "token-mean", help="every sampled token of the optimizer step has equal weight"
+
+
+@options
+class PpoOptions(ClippedOptions):
+    dual_clip: float | None = option(
+        None, help="bound of the loss of bad tokens, in units of their advantage; default: none", gt=1
     )
 
 
+@options
+class GspoOptions(ClippedOptions):
+    # the paper's; ratios of whole rollouts are close to 1
+    clip_low: float = option(3e-4, help="how far below 1 the rollout's ratio counts", ge=0, lt=1)
+    clip_high: float = option(4e-4, help="how far above 1 the rollout's ratio counts", ge=0)
+
+
+@options
+class CispoOptions(LossOptions):
+    cap: float = option(2.0, help="most that a ratio may weigh; absolute", ge=1)
+
+
+def loss_facts(options: LossOptions, *, rollout_ratio: bool = False) -> Facts:
+    needs = {SAMPLED_LOGPROBS}
+    provides = set()
+    if options.kl_coef > 0 and options.kl_reference == "model":
+        provides.add(REFERENCE_MODEL)
+    if options.entropy_coef != 0:
+        provides.add(ENTROPY_GRADIENT)
+    if rollout_ratio:
+        provides.add(ROLLOUT_RATIO)
+    return Facts(needs=needs, provides=provides)
+
+
+def kl_makes_sense(view: PlanView) -> Iterator[Finding]:
+    """k1 against the sampler has the gradient −log π of its own samples: it would push the policy away from them."""
+    (part,) = view.parts["losses"]
+    made: Any = part.options
+    if made.kl_coef > 0 and made.kl_form == "k1" and made.kl_reference == "sampler":
+        yield error(
+            "LOSS1",
+            "k1 as a loss against the sampling policy has the wrong sign: its gradient lowers the probability "
+            "of every sampled token",
+            view.source("loss.kl_form"),
+            view.source("loss.kl_reference"),
+            fix="--loss.kl-form k3, or --loss.kl-reference model",
+        )
+
+
+RULES: Final = (kl_makes_sense,)
+
 PPO: Final = LossSpec(
     name="ppo",
-    summary="clipped surrogate against the log-probabilities that the engine sampled with",
+    summary="clipped surrogate of each token's ratio, with one or two bounds",
     api=1,
     factory="molt_plugin_losses.ppo:PpoLoss",
     options=PpoOptions,
-    facts=lambda _options: Facts(needs={SAMPLED_LOGPROBS}),
+    facts=loss_facts,
+    rules=RULES,
+)
+
+GSPO: Final = LossSpec(
+    name="gspo",
+    summary="clipped surrogate of the ratio of whole rollouts",
+    api=1,
+    factory="molt_plugin_losses.gspo:GspoLoss",
+    options=GspoOptions,
+    facts=lambda options: loss_facts(options, rollout_ratio=True),
+    rules=RULES,
+)
+
+CISPO: Final = LossSpec(
+    name="cispo",
+    summary="REINFORCE with a capped ratio as constant weight; every token keeps its gradient",
+    api=1,
+    factory="molt_plugin_losses.cispo:CispoLoss",
+    options=CispoOptions,
+    facts=loss_facts,
+    rules=RULES,
 )

@@ -1,0 +1,97 @@
+"""Specs and options of the corrections. Imports nothing but attrs and the plugin interface."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Literal
+
+from molt_core.api.facts import CORRECTED, SAMPLED_LOGPROBS, Facts
+from molt_core.api.findings import Finding, error
+from molt_core.api.options import option, options
+from molt_core.api.spec import CorrectionSpec
+
+if TYPE_CHECKING:
+    from molt_core.api.plan_view import PlanView
+
+CODE: Final = "LOSS2"
+
+
+@options
+class ImportanceOptions:
+    level: Literal["token", "seq", "geo"] = option(
+        "token", help="what is judged: a token, a rollout's product of ratios, or their geometric mean"
+    )
+    gate: Literal["ratio", "binary_kl", "tv"] = option(
+        "ratio", help="by what it is judged: the ratio, or a divergence of the sampled token's probability"
+    )
+    mode: Literal["mask", "clip", "trunc"] = option(
+        "mask", help="what happens outside the threshold: left out, clipped to it, or cut from above"
+    )
+    threshold: tuple[float, ...] = option(
+        (0.5, 5.0), help="one number: an upper bound; two: lower and upper bound"
+    )
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """Lower and upper bound."""
+        return (
+            (-math.inf, self.threshold[0])
+            if len(self.threshold) == 1
+            else (self.threshold[0], self.threshold[1])
+        )
+
+    def __attrs_post_init__(self) -> None:
+        if len(self.threshold) not in (1, 2) or not all(map(math.isfinite, self.threshold)):
+            raise ValueError("threshold must be one or two finite numbers")
+        low, high = self.band
+        if not low < high:
+            raise ValueError(f"threshold must rise, got {low:g} {high:g}")
+
+
+def combination_has_a_meaning(view: PlanView) -> Iterator[Finding]:
+    """Which of level, gate, mode and threshold go together; docs/compatibility.md is made from this."""
+    for part in view.parts["corrections"]:
+        if isinstance(part.options, ImportanceOptions):
+            for problem, fix in refusals(part.options):
+                sources = [
+                    view.source(f"correction.{name}") for name in ("level", "gate", "mode", "threshold")
+                ]
+                yield error(CODE, problem, *sources, fix=fix)
+
+
+def refusals(made: ImportanceOptions) -> Iterator[tuple[str, str]]:
+    """(what is wrong, way out)."""
+    if made.mode != "mask" and (made.level, made.gate) != ("token", "ratio"):
+        yield (
+            f"mode {made.mode} bounds a token's own ratio; level {made.level} with gate {made.gate} only decides "
+            "what is left out",
+            "--correction.mode mask, or --correction.level token --correction.gate ratio",
+        )
+    if made.gate != "ratio" and made.level == "geo":
+        yield (
+            f"the geometric mean is one of ratios; gate {made.gate} has none",
+            "--correction.level seq, or --correction.gate ratio",
+        )
+    low, high = made.band
+    if made.gate != "ratio" and low > 0:
+        yield (
+            f"gate {made.gate} measures a distance, and a lower bound of {low:g} would leave out the tokens that agree",
+            f"--correction.threshold {high:g}",
+        )
+    if made.gate == "ratio" and high <= 0:
+        yield (
+            f"ratios are positive; an upper bound of {high:g} leaves out everything",
+            "--correction.threshold 0.5 5",
+        )
+
+
+IMPORTANCE: Final = CorrectionSpec(
+    name="importance",
+    summary="importance weights by token or rollout; masked, clipped or truncated outside a threshold",
+    api=1,
+    factory="molt_plugin_losses.importance:ImportanceCorrection",
+    options=ImportanceOptions,
+    facts=lambda _options: Facts(needs={SAMPLED_LOGPROBS}, provides={CORRECTED}),
+    rules=(combination_has_a_meaning,),
+)
