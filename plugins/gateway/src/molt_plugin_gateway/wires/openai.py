@@ -1,0 +1,74 @@
+"""What Chat Completions and Responses have in common: the choice of tools, formats, errors, log-probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from molt_plugin_gateway.exchange import BadRequest, TokenLogprob, Tool
+from molt_plugin_gateway.wires.node import Node
+from molt_plugin_gateway.wires.tools import Choices, find, hosted_type, mode
+
+
+def openai_choice(choice: Node, tools: tuple[Tool, ...]) -> tuple[Choices, tuple[Tool, ...]]:
+    """`tool_choice` of both OpenAI wires, nested or flat -> the choice, and the tools that stay.
+
+    `allowed_tools` leaves only these: what is not shown is not called.
+    """
+    if not choice.given or isinstance(choice.value, str):
+        return mode(choice, tools), tools
+    match kind := choice["type"].text():
+        case "function" | "custom":
+            named = choice[kind] if choice[kind].given else choice
+            return find(tools, named["name"]), tools
+        case "allowed_tools":
+            allowed = choice[kind] if choice[kind].given else choice
+            stay: list[Tool] = []
+            for item in allowed["tools"].items():
+                name = item["function"]["name"] if item["function"].given else item["name"]
+                if item["type"].text("function") in ("function", "custom"):
+                    stay.append(find(tools, name))
+                else:
+                    hosted_type(item)
+            kept = tuple(tool for tool in tools if tool in stay)
+            return mode(allowed["mode"], kept), kept
+        case _:
+            raise choice["type"].problem(f"a choice of type {kind!r} can't be honoured")
+
+
+def openai_format(form: Node) -> str | None:
+    """`response_format` of Chat Completions, `text.format` of Responses, as `Call.json_schema`."""
+    if not form.given:
+        return None
+    match kind := form["type"].text():
+        case "text":
+            return None
+        case "json_object":
+            return "{}"
+        case "json_schema":
+            return (form[kind] if form[kind].given else form)["schema"].json()
+        case _:
+            raise form["type"].problem(f"format {kind!r} can't be honoured")
+
+
+def openai_error(problem: BadRequest) -> dict[str, Any]:
+    return {
+        "error": {
+            "message": problem.message,
+            "type": "invalid_request_error",
+            "param": problem.param,
+            "code": problem.code,
+        }
+    }
+
+
+def openai_logprobs(logprobs: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
+    return [
+        {
+            "token": one.token,
+            "logprob": max(one.logprob, -9999.0),  # JSON has no -inf
+            "bytes": list(one.token.encode("utf-8", "replace")),
+            "top_logprobs": [],
+        }
+        for one in logprobs
+    ]
