@@ -16,12 +16,6 @@ from molt_plugin_gateway.wires.hints import read_hints
 from molt_plugin_gateway.wires.node import Node, screen
 from molt_plugin_gateway.wires.openai import openai_choice, openai_error, openai_format, openai_logprobs
 from molt_plugin_gateway.wires.tools import custom_tool, function_tool, hosted_type, unique
-    custom_tool,
-    function_tool,
-    hosted_type,
-    openai_choice,
-    unique,
-)
 
 REFUSED = {
     "audio": "the model answers with text only",

@@ -21,12 +21,6 @@ from molt_plugin_gateway.wires.items import read_turns, write_items
 from molt_plugin_gateway.wires.node import Node, screen
 from molt_plugin_gateway.wires.openai import openai_choice, openai_error, openai_format
 from molt_plugin_gateway.wires.tools import custom_tool, function_tool, hosted_type, unique
-    custom_tool,
-    function_tool,
-    hosted_type,
-    openai_choice,
-    unique,
-)
 
 _STATELESS = "nothing is stored here; send the whole history as input"
 REFUSED = {
