@@ -125,7 +125,8 @@ def _fold(messages: list[dict[str, Any]], *, alternating: bool, has_tool_role: b
             message["content"] += "".join(f"\n{call}" for call in calls)
             message["role"] = "user" if message["role"] == "tool" else message["role"]
         role = message["role"]
-        if (role == "system" and folded) or (alternating and role == "system" and len(messages) == 1):
+        lonely = alternating and role == "system" and [each["role"] for each in messages[1:2]] != ["user"]
+        if role == "system" and (folded or lonely):
             message["role"] = role = "user"
         if alternating and folded and folded[-1]["role"] == role and role in ("user", "assistant"):
             folded[-1]["content"] += "\n\n" + message["content"]
