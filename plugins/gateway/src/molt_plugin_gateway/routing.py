@@ -16,7 +16,7 @@ from attrs import frozen
 from molt_plugin_gateway.exchange import BadRequest
 
 KEY_START: Final = "sk-molt-"
-PROBES: Final = frozenset({"", "health", "api/hello"})
+PROBES: Final = frozenset({"/", "/health", "/api/hello"})
 _PATH: Final = re.compile(r"(?:/s/(?P<prefix>[^/]*))?(?:/+v1)*(?:/+(?P<route>.*?))?/*")
 
 
@@ -35,12 +35,12 @@ class Target:
     prefix: str | None
     """None where the path names no session."""
     route: str
-    """Without slashes around it: `chat/completions`."""
+    """After the prefix and `/v1`, without a slash at the end: `/chat/completions`."""
 
 
 def read_path(path: str) -> Target:
     found = _PATH.fullmatch(path)
-    return Target(found["prefix"], found["route"] or "") if found else Target(None, path)
+    return Target(found["prefix"], "/" + (found["route"] or "")) if found else Target(None, path)
 
 
 def read_keys(headers: Mapping[str, str]) -> tuple[str, ...]:
@@ -93,7 +93,9 @@ class Directory(Generic[Session]):
             if session is None:
                 raise closed()
             if any(key != session.api_key for key in ours):
-                raise BadRequest("The API key belongs to another session than the URL.", code="invalid_api_key")
+                raise BadRequest(
+                    "The API key belongs to another session than the URL.", code="invalid_api_key"
+                )
             return session
         if not ours:
             raise BadRequest(
@@ -112,5 +114,6 @@ class Directory(Generic[Session]):
 
 def closed() -> BadRequest:
     return BadRequest(
-        "This session is closed, or was never open: the rollout has ended. Don't retry.", code="session_closed"
+        "This session is closed, or was never open: the rollout has ended. Don't retry.",
+        code="session_closed",
     )
