@@ -13,6 +13,9 @@ class RunOptions:
     """Flags without a slot, and the top level of a TOML file."""
 
     model: str = option(help="packaged model by name, local folder, or Hugging Face id")
+    reference: str | None = option(
+        None, help="frozen model for KL terms, or teacher: folder or Hugging Face id; default: --model"
+    )
     data: str | None = option(
         None, help="JSONL, parquet, Hugging Face id, or the name of an environment that makes tasks"
     )
@@ -57,14 +60,20 @@ class RunOptions:
     eval_every: int = option(
         0, help="evaluate every N steps, beside before and after; 0: only before and after", ge=0
     )
-    eval_prompts: int = option(16, help="prompts of one evaluation; 0 turns evaluation off", ge=0)
+    eval_prompts: int = option(
+        16, help="prompts of one evaluation; 0 turns it off (molt eval: the most prompts; 0: all)", ge=0
+    )
     eval_samples: int = option(1, help="replies for each evaluation prompt (k of pass@k)", ge=1)
     eval_temperature: float = option(0.0, help="temperature of evaluation; 0 is greedy", ge=0)
+    eval_concurrency: int = option(64, help="most replies of an evaluation in flight at once", ge=1)
     stop_at_reward: float | None = option(
         None, help="end early once the mean reward stays at or above this for three steps"
     )
     rollout_timeout_s: float = option(
         600.0, help="seconds after which a rollout is dropped as timed out", gt=0
+    )
+    env_timeout_s: float = option(
+        120.0, help="seconds that one call of an environment or a grader may take", gt=0
     )
     ray_address: str | None = option(
         None, help="address of a running Ray cluster; default: a local one for this run"

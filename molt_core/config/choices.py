@@ -8,7 +8,7 @@ known whose they are.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, Final
 
 from attrs import field, frozen
@@ -60,12 +60,14 @@ class Choices:
         return next((one for many in self.chosen.values() for one in many if one.owner == owner), None)
 
 
-def choose(settings: Mapping[str, Setting], scan: Scan) -> Choices:
-    """Resolve and load every choice; all failures are reported together."""
+def choose(settings: Mapping[str, Setting], scan: Scan, unused_slots: Container[str] = ()) -> Choices:
+    """Resolve and load every choice but those of unused slots; all failures are reported together."""
     chosen: dict[str, tuple[Choice, ...]] = {}
     failed: set[str] = set()
     findings: list[Finding] = []
     for slot, kind in SLOTS.items():
+        if slot in unused_slots:
+            continue
         picked, wrong = _slot(slot, kind.flag, settings, scan)
         findings += wrong
         if wrong:

@@ -21,6 +21,7 @@ from molt_core.config.argv import read_argv
 from molt_core.config.choices import Choices, choose
 from molt_core.config.convert import required_type
 from molt_core.config.files import read_file
+from molt_core.config.purpose import TRAIN, Purpose, drop_unused
 from molt_core.config.settings import HOOK_FLAG, flag_of, strongest
 from molt_core.config.structure import Attribute, accepted, fields_of
 from molt_core.plugins.scan import Scan
@@ -29,25 +30,27 @@ _WIDTH: Final = 100
 _COLUMN: Final = 34
 
 
-def help_text(argv: Sequence[str], scan: Scan, command: str = "molt run") -> str:
+def help_text(argv: Sequence[str], scan: Scan, command: str = "molt run", purpose: Purpose = TRAIN) -> str:
     """Help under the choices that argv and its files make; what is wrong with them is left out."""
     line = read_argv(argv)
     said = [one for layer, name in enumerate(line.files) for one in read_file(name, layer).settings]
     said += [attrs.evolve(setting, layer=len(line.files)) for setting in line.settings]
-    choices = choose(strongest(said), scan)
-    return "\n".join(_lines(command, choices, scan)) + "\n"
+    used, _ = drop_unused(said, purpose)
+    choices = choose(strongest(used), scan, purpose.unused_slots)
+    return "\n".join(_lines(command, choices, scan, purpose)) + "\n"
 
 
-def _lines(command: str, choices: Choices, scan: Scan) -> Iterator[str]:
+def _lines(command: str, choices: Choices, scan: Scan, purpose: Purpose) -> Iterator[str]:
     yield f"usage: {command} [FILE.toml ...] [--flag VALUE ...]"
     yield ""
     yield "Later files win over earlier ones, flags over files."
     yield from ("", "run:")
     for attribute in fields_of(RunOptions):
-        yield from _option(attribute, "")
+        if attribute.name not in purpose.unused_keys:
+            yield from _option(attribute, "")
     yield from ("", "plugins, by slot (molt plugins info NAME tells more):")
     for slot, kind in SLOTS.items():
-        if slot == ModelSpec.slot:
+        if slot == ModelSpec.slot or slot in purpose.unused_slots:
             continue
         names = sorted({candidate.name for candidate in scan.of(slot)})
         now = ", ".join(choice.spec.name for choice in choices.chosen.get(slot, ()))

@@ -20,6 +20,7 @@ from molt_core.api.run_options import RunOptions
 from molt_core.config.argv import read_argv
 from molt_core.config.choices import Choice, Choices, choose
 from molt_core.config.files import read_file
+from molt_core.config.purpose import EVAL, TRAIN, Purpose, as_evaluated, drop_unused
 from molt_core.config.replaced import drop_replaced
 from molt_core.config.settings import Setting, is_choice, strongest
 from molt_core.config.structure import fields_of, structure
@@ -60,30 +61,33 @@ class Draft:
     """Every slot has its plugin with its options."""
 
 
-def configure(argv: Sequence[str], scan: Scan) -> Configuration:
+def configure(argv: Sequence[str], scan: Scan, purpose: Purpose = TRAIN) -> Configuration:
     """Configuration of `molt run [FILE.toml ...] [--flags]` from the words after the command.
 
     Raises:
         ConfigError: with every finding.
     """
-    made = draft(argv, scan)
+    made = draft(argv, scan, purpose)
     if any(finding.level == "error" for finding in made.findings):
         raise ConfigError(made.findings)
     return made.configuration
 
 
-def draft(argv: Sequence[str], scan: Scan) -> Draft:
+def draft(argv: Sequence[str], scan: Scan, purpose: Purpose = TRAIN) -> Draft:
     """As `configure`, but never raises ConfigError: findings come beside what could be made."""
     line = read_argv(argv)
     files = [read_file(name, layer) for layer, name in enumerate(line.files)]
     said = [setting for one in files for setting in one.settings]
     said += [attrs.evolve(setting, layer=len(files)) for setting in line.settings]
-    choices = choose(strongest(said), scan)
-    kept, notes = drop_replaced(said, choices, scan)
+    used, unused = drop_unused(said, purpose)
+    choices = choose(strongest(used), scan, purpose.unused_slots)
+    kept, notes = drop_replaced(used, choices, scan)
     settings = {key: one for key, one in strongest(kept).items() if key not in choices.void}
+    if purpose is EVAL:
+        settings = as_evaluated(settings, own_tasks="eval_data" in choices.void)
 
     findings = [*line.findings, *(finding for one in files for finding in one.findings)]
-    findings += [*choices.findings, *notes]
+    findings += [*unused, *choices.findings, *notes]
     findings += unknown(settings.values(), choices, scan)
     own = _of("", RunOptions, settings.values())
     run = structure(RunOptions, own)

@@ -37,6 +37,13 @@ async def evaluate(
         for number, task in enumerate(tasks)
         for sample in range(run.eval_samples)
     ]
+    # a rollout's deadline runs from its start, so none may wait for the others behind it
+    places = asyncio.Semaphore(run.eval_concurrency)
+
+    async def sample(request: RolloutRequest) -> RolloutSummary:
+        async with places:
+            return await sampler.sample(request)
+
     async with asyncio.TaskGroup() as replies:
-        running = [replies.create_task(sampler.sample(request)) for request in requests]
+        running = [replies.create_task(sample(request)) for request in requests]
     return tuple(reply.result() for reply in running)

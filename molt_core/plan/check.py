@@ -13,12 +13,13 @@ from attrs import frozen
 
 from molt_core.api.findings import Finding, error
 from molt_core.api.plan_view import ModelFacts, PlanView
-from molt_core.api.spec import ModelSpec
+from molt_core.api.spec import ModelSpec, Rule
 from molt_core.config.parse import Configuration, draft
+from molt_core.config.purpose import TRAIN, Purpose
 from molt_core.plan.data_findings import data_findings
 from molt_core.plan.facts import conflicts, provided, state
 from molt_core.plan.model_facts import model_facts
-from molt_core.plan.rules import CORE_RULES
+from molt_core.plan.rules import CORE_RULES, EVAL_RULES
 from molt_core.plugins.scan import Scan
 
 LEVELS: Final = ("error", "warning", "note")
@@ -37,21 +38,22 @@ class Examined:
         return any(finding.level == "error" for finding in self.findings)
 
 
-def examine(argv: Sequence[str], scan: Scan) -> Examined:
+def examine(argv: Sequence[str], scan: Scan, purpose: Purpose = TRAIN) -> Examined:
     """Read flags and files, resolve plugins, check the plan: all findings at once. Raises no ConfigError."""
-    made = draft(argv, scan)
-    view, findings = _check(made.configuration, made.broken, complete=made.complete)
+    made = draft(argv, scan, purpose)
+    rules = CORE_RULES if purpose is TRAIN else EVAL_RULES
+    view, findings = _check(made.configuration, made.broken, rules, complete=made.complete)
     return Examined(made.configuration, view, _ordered([*made.findings, *scan.findings, *findings]))
 
 
 def check(configuration: Configuration) -> tuple[PlanView, tuple[Finding, ...]]:
     """Plan and findings of a sound configuration, its own notes included."""
-    view, findings = _check(configuration, frozenset(), complete=True)
+    view, findings = _check(configuration, frozenset(), CORE_RULES, complete=True)
     return view, _ordered([*configuration.notes, *findings])
 
 
 def _check(
-    configuration: Configuration, broken: frozenset[str], *, complete: bool
+    configuration: Configuration, broken: frozenset[str], rules: Sequence[Rule], *, complete: bool
 ) -> tuple[PlanView, list[Finding]]:
     run, parts, origins = configuration.run, configuration.parts, configuration.origins
     findings: list[Finding] = []
@@ -66,7 +68,7 @@ def _check(
     if complete:
         findings += conflicts(view, stated)
     findings += _plugin_rules(view)
-    for rule in (*CORE_RULES, data_findings):
+    for rule in (*rules, data_findings):
         findings += rule(view)
     return view, [finding for finding in findings if not _rests_on(finding, broken)]
 

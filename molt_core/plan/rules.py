@@ -99,6 +99,12 @@ def evaluation_is_possible(view: PlanView) -> Iterator[Finding]:
     if run.eval_every > run.steps:
         message = f"eval_every is {run.eval_every}, but the run ends after {run.steps} steps"
         yield _warning("M309", message, view.source("eval_every"), view.source("steps"))
+    yield from evaluation_samples(view)
+
+
+def evaluation_samples(view: PlanView) -> Iterator[Finding]:
+    """Several replies to an evaluation prompt are worth it if they can differ."""
+    run = view.run
     if run.eval_samples > 1 and run.eval_temperature == 0:
         message = (
             f"all {run.eval_samples} evaluation replies to a prompt will be equal: eval_temperature is 0"
@@ -129,3 +135,4 @@ CORE_RULES: Final[tuple[Rule, ...]] = (
     evaluation_is_possible,
     ranks_have_work,
 )
+EVAL_RULES: Final[tuple[Rule, ...]] = (lengths_fit, output_is_writable, evaluation_samples)

@@ -46,15 +46,16 @@ def step_metrics(groups: Sequence[Group], *, version: int) -> dict[str, float]:
 
 
 def eval_metrics(rollouts: Sequence[RolloutSummary], *, name: str) -> dict[str, float]:
-    """pass@1, pass@k, reward and lengths of one evaluation of the set `name`.
+    """pass@k, avg@k, reward and lengths of one evaluation of the set `name`.
 
     Args:
         rollouts: k replies to each prompt; replies to one prompt share their group_id.
     """
-    graded = [rollout for rollout in rollouts if rollout.trains]
+    # not `trains`: an agent may be graded for something that it did without a token
+    graded = [rollout for rollout in rollouts if rollout.reward is not None]
     by_prompt: dict[str, list[float]] = defaultdict(list)
     for rollout in rollouts:
-        by_prompt[rollout.group_id] += _rewards([rollout]) if rollout.trains else []
+        by_prompt[rollout.group_id] += _rewards([rollout])
     num_samples = max((len(rewards) for rewards in by_prompt.values()), default=0)
     passes = {
         f"pass@{k}": _mean(
@@ -62,18 +63,26 @@ def eval_metrics(rollouts: Sequence[RolloutSummary], *, name: str) -> dict[str, 
             for rewards in by_prompt.values()
             if len(rewards) >= k
         )
-        for k in sorted({1, max(num_samples, 1)})
+        for k in shown_k(num_samples)
     }
     values = {
         **passes,
+        f"avg@{max(num_samples, 1)}": _mean(_mean(rewards) for rewards in by_prompt.values() if rewards),
         "reward_mean": _mean(_rewards(graded)),
         "length_mean": _mean(rollout.num_sampled for rollout in graded),
         "truncated_rate": _truncated_rate(graded),
         "num_prompts": float(len(by_prompt)),
         "num_dropped": float(len(rollouts) - len(graded)),
+        "failed_rate": _mean(rollout.outcome is Outcome.FAILED for rollout in rollouts),
+        "abstained_rate": _mean(rollout.outcome is Outcome.ABSTAINED for rollout in rollouts),
         **{f"env/{key}": value for key, value in info_means(graded).items()},
     }
     return {f"eval/{name}/{key}": value for key, value in values.items()}
+
+
+def shown_k(num_samples: int) -> list[int]:
+    """Powers of two up to `num_samples`, and that number itself; 1 where there is none."""
+    return sorted({1 << power for power in range(num_samples.bit_length())} | {max(num_samples, 1)})
 
 
 def pass_at_k(num_samples: int, num_solved: int, k: int) -> float:

@@ -11,11 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from molt_core.experience import Group, Outcome, RolloutSummary
-from molt_core.report.metrics import _std, eval_metrics, pass_at_k, step_metrics
+from molt_core.report.metrics import _std, eval_metrics, pass_at_k, shown_k, step_metrics
 
 
 def rollout(
-    reward: float | None, *, group: str = "0", sampled=(3,), oldest=0, outcome=Outcome.FINISHED, info=None,
+    reward: float | None,
+    *,
+    group: str = "0",
+    sampled=(3,),
+    oldest=0,
+    outcome=Outcome.FINISHED,
+    info=None,
     left_out=None,
 ) -> RolloutSummary:
     return RolloutSummary(
@@ -82,13 +88,25 @@ def test_an_evaluation_by_hand() -> None:
         {
             "eval/sums/pass@1": (0.5 + 0.0 + 1.0) / 3,
             "eval/sums/pass@2": (1.0 + 0.0) / 2,
+            "eval/sums/avg@2": (0.5 + 0.25 + 1.0) / 3,
             "eval/sums/reward_mean": 0.5,
             "eval/sums/length_mean": 4.0,
             "eval/sums/truncated_rate": 0.2,
             "eval/sums/num_prompts": 3.0,
             "eval/sums/num_dropped": 1.0,
+            "eval/sums/failed_rate": 1 / 6,
+            "eval/sums/abstained_rate": 0.0,
         }
     )
+
+
+def test_pass_at_k_is_shown_for_powers_of_two_and_for_all_replies() -> None:
+    assert [shown_k(number) for number in (0, 1, 6, 8)] == [[1], [1], [1, 2, 4, 6], [1, 2, 4, 8]]
+
+
+def test_what_was_graded_without_a_token_counts_in_an_evaluation() -> None:
+    replies = [rollout(1.0, sampled=(), oldest=None), rollout(0.0)]
+    assert eval_metrics(replies, name="e")["eval/e/reward_mean"] == 0.5
 
 
 def test_an_evaluation_in_which_all_failed_says_so() -> None:
@@ -111,7 +129,11 @@ def test_every_metric_is_defined_in_the_documentation() -> None:
     defined = re.findall(r"^\| `([^`]+)` \|", table, flags=re.MULTILINE)
     assert len(defined) == len(set(defined))
     patterns = [
-        re.escape(name).replace("<set>", "[^/]+").replace("<key>", ".+").replace("<reason>", ".+").replace("@k", r"@\d+")
+        re.escape(name)
+        .replace("<set>", "[^/]+")
+        .replace("<key>", ".+")
+        .replace("<reason>", ".+")
+        .replace("@k", r"@\d+")
         for name in defined
     ]
     emitted = {*step_metrics([group(rollout(1.0, info={"x": 1.0}, left_out={"x": 1}))], version=0)}
