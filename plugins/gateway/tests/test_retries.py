@@ -50,7 +50,9 @@ def test_a_delivered_answer_is_never_given_again() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["request", "retry", "gone", "deliver"]), st.sampled_from("ab"), st.integers(0, 5))
+        st.tuples(
+            st.sampled_from(["request", "retry", "gone", "deliver"]), st.sampled_from("ab"), st.integers(0, 5)
+        )
     )
 )
 def test_each_answer_reaches_at_most_one_client_and_each_live_client_has_an_answer_of_its_own(

@@ -43,4 +43,6 @@ class Limits:
 
 
 def _exceeded(what: str, option: str) -> BadRequest:
-    return BadRequest(f"This session is over its limit of {what} (--gateway.{option}).", code="limit_exceeded")
+    return BadRequest(
+        f"This session is over its limit of {what} (--gateway.{option}).", code="limit_exceeded"
+    )

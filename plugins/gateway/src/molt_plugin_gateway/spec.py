@@ -25,7 +25,8 @@ class GatewayOptions:
         "train", help="samples that no later history holds: dropped, replaced, or never delivered"
     )
     side_calls: Policy = option(
-        "leave-out", help="samples of side calls: titles, compaction, and requests without the tools of the others"
+        "leave-out",
+        help="samples of side calls: titles, compaction, and requests without the tools of the others",
     )
     tool_parser: str = option(
         "auto", help="how tool calls are written: auto, none, or a parser's name in vLLM"
