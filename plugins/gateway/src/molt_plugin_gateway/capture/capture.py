@@ -29,7 +29,7 @@ def capture(forest: Forest, *, orphans: Policy = "train", side_calls: Policy = "
     segments, ends = trained_segments(samples, reasons)
     # the main conversation is that of the first request at the work itself
     work = [sample for sample in samples if sample.sample_id not in found["side_call"]] or samples
-    first = min(work, key=lambda sample: (sample.prompt.prepared_at, sample.sample_id), default=None)
+    first = min(work, key=lambda sample: sample.prompt.number, default=None)
     conversation = first.prompt.hints.conversation if first else ""
     main = [sample for sample in work if sample.prompt.hints.conversation == conversation]
     last = next((sample for sample in reversed(main) if sample.sample_id not in found["orphan"]), first)
@@ -43,6 +43,7 @@ def capture(forest: Forest, *, orphans: Policy = "train", side_calls: Policy = "
         prompt_text=questions[-1] if questions else "",
         reply_text=last.reply.text if last else "",
         info={
+            "calls": len({sample.prompt.number for sample in samples}),
             "samples": len(samples),
             "roots": sum(sample.parent is None for sample in samples),
             "undelivered": sum(not sample.delivered for sample in samples),

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from hashlib import blake2b
+from itertools import count
 
 import numpy as np
 from attrs import Factory, define, frozen
@@ -47,6 +48,8 @@ class Node:
 class Prompt:
     """What a sample was sampled from, as far as the sample that it follows doesn't say."""
 
+    number: int
+    """In the order of requests."""
     prepared_at: int
     """Number of samples that were committed before."""
     follows: Sample | None
@@ -132,6 +135,7 @@ class Forest:
     def __init__(self, template: ChatTemplate, *, max_length: int) -> None:
         self._template = template
         self._max_length = max_length
+        self._numbers = count()
         self._root = Node()
         self._samples: list[Sample] = []
         self.overflows: dict[str, int] = {}
@@ -142,7 +146,7 @@ class Forest:
         return self._samples
 
     def prepare(self, call: Call, *, opening: str = "") -> Prepared:
-        """The prompt for `call`; records nothing.
+        """The prompt for `call`; nothing is recorded but an overflow.
 
         Args:
             opening: text that the reply has to begin with; given, not sampled.
@@ -171,6 +175,7 @@ class Forest:
             num_matched=len(given),
             prompt_tail=tail + opening,
             prompt=Prompt(
+                number=next(self._numbers),
                 prepared_at=prepared_at,
                 follows=follows,
                 extends=rest is not None,
