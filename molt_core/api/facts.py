@@ -21,6 +21,9 @@ REFERENCE_MODEL: Final = "reference-model"
 ROLLOUT_RATIO: Final = "rollout-ratio"
 ENTROPY_GRADIENT: Final = "entropy-gradient"
 CORRECTED: Final = "corrected"
+TOKEN_ADVANTAGES: Final = "token-advantages"  # noqa: S105 - no password
+CRITIC: Final = "critic"
+TEACHER: Final = "teacher"
 
 VOCABULARY: Final = {
     GROUPED_SAMPLES: "every prompt is sampled more than once (group-size > 1)",
@@ -33,6 +36,9 @@ VOCABULARY: Final = {
     REFERENCE_MODEL: "trainers hold a frozen model whose log-probs they compute beside the policy's",
     ROLLOUT_RATIO: "a pass before the step measures how far each rollout is from the policy that sampled it",
     ENTROPY_GRADIENT: "the entropy of each token carries a gradient",
+    TOKEN_ADVANTAGES: "the estimator makes an advantage for each token, on the trainer's ranks",
+    CRITIC: "trainers hold a second model that estimates the value of every token's prefix",
+    TEACHER: "the frozen reference is another model than the policy, named by --reference",
     CORRECTED: "weights account for tokens of another policy; the loss's ratio is against the policy before the step",
 }
 

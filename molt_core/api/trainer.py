@@ -1,8 +1,7 @@
 """Slot `trainers`: holds the model and the optimizer, one object per rank.
 
-API 1. The factory is called as `factory(options, context, loss, correction)` in each rank's process,
-after `torch.distributed` rendezvous variables are known; `correction` may be None. Every method is
-collective: all ranks are
+API 1. The factory is called as `factory(options, context, parts)` in each rank's process, after
+`torch.distributed` rendezvous variables are known. Every method is collective: all ranks are
 called with the same arguments, apart from their own items in `step`.
 """
 
@@ -15,7 +14,10 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from attrs import field, frozen
 
 if TYPE_CHECKING:
+    from molt_core.api.correction import Correction
     from molt_core.api.engine import Weights
+    from molt_core.api.estimator import TokenEstimator
+    from molt_core.api.loss import Loss
     from molt_core.experience.batch import TrainBatch
 
 
@@ -35,9 +37,19 @@ class TrainerContext:
     """`tcp://host:port`, of rank 0; empty for a single rank."""
     num_threads: int
     facts: frozenset[str] = field(default=frozenset(), converter=frozenset)
-    """Facts of the plan: `reference-model`, `rollout-ratio` and `entropy-gradient` ask something of a trainer."""
+    """Facts of the plan: those of `molt_core.api.facts` that ask something of a trainer say so."""
     reference_folder: str = ""
     """Model folder of the frozen reference, where the plan has one; empty: the policy as it starts."""
+
+
+@frozen(kw_only=True)
+class TrainerParts:
+    """Plugins that a trainer calls."""
+
+    loss: Loss
+    correction: Correction | None = None
+    estimator: TokenEstimator | None = None
+    """Where the estimator makes advantages for tokens; those of the items are its rewards then."""
 
 
 @frozen(kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from molt_core.experience.segment import Segment
+from molt_core.experience.segment import FloatArray, Segment
 
 
 @frozen(kw_only=True)
@@ -35,6 +35,11 @@ class TrainItem:
     """Sampled tokens of the rollout, over all its segments."""
     group_tokens: int
     """Sampled tokens of all trained rollouts of the prompt."""
+    segment_index: int
+    """Number of the segment within its rollout."""
+    token_rewards: FloatArray
+    """[n] float32, one for each sampled token of the segment. Over the rollout they sum to `advantage`: turn
+    rewards where they were earned, the rest at the rollout's last token."""
 
 
 @frozen(kw_only=True)

@@ -85,6 +85,7 @@ def trainer_requests(plan: Plan, model: PreparedModel) -> list[ActorRequest]:
                     "rendezvous": "",
                     "num_threads": threads,
                     "facts": plan.facts,
+                    "reference_folder": model.reference_folder,
                 },
             ),
             env=thread_environment(run, threads),
@@ -101,7 +102,14 @@ def worker_requests(plan: Plan, model: PreparedModel) -> list[ActorRequest]:
         ActorRequest(
             name=f"worker-{index}",
             factory="molt_core.launch.worker_host:WorkerHost",
-            args=(plan.to_json(), str(model.folder), model.max_length),
+            args=(
+                plan.to_json(),
+                {
+                    "model_folder": str(model.folder),
+                    "max_length": model.max_length,
+                    "end_token_ids": model.end_token_ids,
+                },
+            ),
             env={**QUIET, "OMP_NUM_THREADS": "1"},
         )
         for index in range(run.workers)

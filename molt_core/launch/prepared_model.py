@@ -15,7 +15,7 @@ from typing import Any
 from attrs import frozen
 
 from molt_core.errors import PreflightError
-from molt_core.plan.model_facts import run_max_length
+from molt_core.plan.model_facts import model_folder, run_max_length
 from molt_core.plan.plan import Plan
 
 
@@ -26,6 +26,8 @@ class PreparedModel:
     """Most tokens of prompt and reply together in this run."""
     end_token_ids: tuple[int, ...]
     """Tokens that end a reply."""
+    reference_folder: str = ""
+    """Of the frozen reference that --reference names; empty: the model itself."""
 
 
 def prepare_model(plan: Plan) -> PreparedModel:
@@ -42,14 +44,26 @@ def prepare_model(plan: Plan) -> PreparedModel:
         folder=folder,
         max_length=run_max_length(run, text_config.get("max_position_embeddings")),
         end_token_ids=end_token_ids(folder),
+        reference_folder=_reference_folder(run.reference),
     )
+
+
+def _reference_folder(reference: str | None) -> str:
+    if reference is None:
+        return ""
+    local = model_folder(reference)
+    return str(local.resolve() if local.is_dir() else _from_hub(reference, "--reference"))
 
 
 def _folder(plan: Plan, model: str) -> Path:
     if plan.model["source"] == "folder":
-        return Path(model).resolve()
+        return model_folder(model).resolve()
     if plan.model["source"] == "packaged":
         return _packaged(plan)
+    return _from_hub(model, "--model")
+
+
+def _from_hub(model: str, flag: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
@@ -61,7 +75,7 @@ def _folder(plan: Plan, model: str) -> Path:
     # the hub's errors have no common class; whichever it is, the user needs the id and the cause
     except Exception as error:
         raise PreflightError(
-            f"--model {model}: could not be downloaded from the Hugging Face hub: {error}"
+            f"{flag} {model}: could not be downloaded from the Hugging Face hub: {error}"
         ) from error
 
 

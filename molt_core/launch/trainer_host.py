@@ -9,13 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from attrs import evolve, frozen
 
 from molt_core.api.engine import Weights
 from molt_core.api.executor import Store
-from molt_core.api.trainer import StepResult, Trainer, TrainerContext
+from molt_core.api.facts import TOKEN_ADVANTAGES
+from molt_core.api.trainer import StepResult, Trainer, TrainerContext, TrainerParts
 from molt_core.experience import Rollout, TrainBatch, TrainItem
 from molt_core.experience.codec import decode
+from molt_core.experience.segment import FloatArray
 from molt_core.launch.shared_memory import shared_memory
 from molt_core.loop.ports import RankShare
 from molt_core.plan.plan import Plan
@@ -49,19 +52,29 @@ class TrainerHost:
         context = evolve(self._context, rendezvous=rendezvous)
         loss = self._plan.one("losses").build()
         corrections = self._plan.parts.get("corrections", ())
-        correction = corrections[0].build() if corrections else None
-        self._trainer = self._plan.one("trainers").build(context, loss, correction)
+        parts = TrainerParts(
+            loss=loss,
+            correction=corrections[0].build() if corrections else None,
+            estimator=self._plan.one("estimators").build() if TOKEN_ADVANTAGES in self._plan.facts else None,
+        )
+        self._trainer = self._plan.one("trainers").build(context, parts)
         self._trainer.start()
 
     def step(self, share: RankShare) -> StepResult:
         rollouts: dict[int, Rollout] = {}
+        last = {item.rollout_index: item.segment for item in share.items}
         items = []
         for item in share.items:
             if item.rollout_index not in rollouts:
                 rollouts[item.rollout_index] = decode(self._store.get(item.payload))
+            rollout = rollouts[item.rollout_index]
             items.append(
                 TrainItem(
-                    segment=rollouts[item.rollout_index].segments[item.segment],
+                    segment=rollout.segments[item.segment],
+                    segment_index=item.segment,
+                    token_rewards=token_rewards(
+                        rollout, item.segment, item.advantage, ends=last[item.rollout_index] == item.segment
+                    ),
                     advantage=item.advantage,
                     rollout_index=item.rollout_index,
                     group_index=item.group_index,
@@ -101,3 +114,21 @@ class TrainerHost:
     def _live(self) -> Trainer:
         assert self._trainer is not None, "start() comes first"
         return self._trainer
+
+
+def token_rewards(rollout: Rollout, segment: int, total: float, *, ends: bool) -> FloatArray:
+    """[n] float32, rewards of the sampled tokens of one segment.
+
+    Args:
+        total: what all tokens of the rollout sum to.
+        ends: the rollout's last trained token is in this segment; what turn rewards leave goes there.
+    """
+    sampled = rollout.segments[segment].sampled
+    rewards = np.zeros(len(sampled), np.float32)
+    for turn in rollout.turn_rewards:
+        if turn.segment == segment:
+            rewards[turn.token] += turn.reward
+    trained = rewards[sampled]
+    if ends:
+        trained[-1] += total - sum(turn.reward for turn in rollout.turn_rewards)
+    return trained

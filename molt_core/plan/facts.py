@@ -19,6 +19,7 @@ from molt_core.api.facts import (
     MIXED_VERSIONS,
     STRICTLY_ON_POLICY,
     TASK_SOURCE,
+    TEACHER,
     VOCABULARY,
     Facts,
 )
@@ -46,6 +47,7 @@ CORE_FACTS: Final = {
     MIXED_VERSIONS: CoreFact(("partial", "max_staleness"), "--partial --max-staleness 1", "--no-partial"),
     STRICTLY_ON_POLICY: CoreFact(("max_staleness",), "--max-staleness 0", "--max-staleness 1"),
     DATA_ROWS: CoreFact(("data",), "--data FILE.jsonl", "leave --data out"),
+    TEACHER: CoreFact(("reference",), "--reference MODEL", "leave --reference out"),
 }
 
 
@@ -69,6 +71,8 @@ def core_facts(run: RunOptions) -> Iterator[str]:
         yield STRICTLY_ON_POLICY
     if run.data is not None:
         yield DATA_ROWS
+    if run.reference is not None:
+        yield TEACHER
 
 
 def state(parts: Mapping[str, tuple[ChosenPart, ...]]) -> tuple[tuple[Stated, ...], tuple[Finding, ...]]:

@@ -20,7 +20,7 @@ from molt_core.api.estimator import RewardBatch
 
 CASES = json.loads(Path(__file__).with_name("golden.json").read_text(encoding="utf-8"))
 ESTIMATORS = {
-    spec.REINFORCE_PP.name: ReinforcePP(spec.WhitenOptions()),
+    spec.REINFORCE_PP.name: ReinforcePP(spec.ReinforceOptions()),
     spec.REINFORCE_PP_BASELINE.name: ReinforcePPBaseline(spec.WhitenOptions()),
     spec.GRPO.name: Grpo(spec.GrpoOptions()),
     spec.DR_GRPO.name: DrGrpo(spec.NoOptions()),

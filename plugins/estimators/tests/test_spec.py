@@ -13,8 +13,11 @@ from molt_core.api.spec import EstimatorSpec
 ENTRY_POINTS = {point.name: point for point in distribution("molt-plugin-estimators").entry_points}
 
 
-def test_the_five_names_are_registered() -> None:
-    assert set(ENTRY_POINTS) == {"reinforce++", "reinforce++-baseline", "grpo", "dr_grpo", "rloo"}
+GROUPED = {"reinforce++-baseline", "grpo", "dr_grpo", "rloo"}
+
+
+def test_the_names_of_the_field_are_registered() -> None:
+    assert set(ENTRY_POINTS) == GROUPED | {"reinforce++", "flash_reinforce", "gae", "on_policy_distill"}
     assert {point.group for point in ENTRY_POINTS.values()} == {"molt_core.estimators"}
 
 
@@ -23,7 +26,7 @@ def test_entry_point_leads_to_a_spec_whose_factory_builds_an_estimator(name: str
     spec = ENTRY_POINTS[name].load()
     assert isinstance(spec, EstimatorSpec)
     assert spec.name == name
-    assert spec.needs_groups == (name != "reinforce++")
+    assert spec.needs_groups == (name in GROUPED)
     module, _, attribute = spec.factory.partition(":")
     factory = getattr(__import__(module, fromlist=[attribute]), attribute)
     assert callable(factory(spec.options()).advantages)

@@ -22,7 +22,8 @@ def item(token_ids: list[int], sampled: list[bool], index: int = 0) -> TrainItem
     )
     return TrainItem(
         segment=made, advantage=index + 0.5, rollout_index=index, group_index=index // 2,
-        rollout_tokens=made.num_sampled, group_tokens=2 * made.num_sampled,
+        rollout_tokens=made.num_sampled, group_tokens=2 * made.num_sampled, segment_index=0,
+        token_rewards=np.zeros(made.num_sampled, np.float32),
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, Qwen3Config
 
-from molt_core.api.trainer import TrainerContext
+from molt_core.api.trainer import TrainerContext, TrainerParts
 from molt_core.experience import Segment, TrainBatch, TrainItem, Window
 
 VOCABULARY = 97
@@ -90,7 +90,8 @@ def window_items(seed: int = 0, num_prompts: int = 3, group_size: int = 4) -> li
             items.append(
                 TrainItem(
                     segment=made, advantage=float(rng.normal()), rollout_index=len(items), group_index=group,
-                    rollout_tokens=made.num_sampled, group_tokens=0,
+                    rollout_tokens=made.num_sampled, group_tokens=0, segment_index=0,
+                    token_rewards=np.zeros(made.num_sampled, np.float32),
                 )
             )  # fmt: skip
     totals = Counter[int]()
@@ -120,7 +121,9 @@ def trainer(
         "seed": 0, "rank": rank, "world_size": world_size, "rendezvous": rendezvous, "num_threads": 1,
     }  # fmt: skip
     context |= {key: changes.pop(key) for key in list(changes) if key in context}
-    return FsdpTrainer(FsdpOptions(**changes), TrainerContext(**context), PpoLoss(PpoOptions()))
+    return FsdpTrainer(
+        FsdpOptions(**changes), TrainerContext(**context), TrainerParts(loss=PpoLoss(PpoOptions()))
+    )
 
 
 @contextmanager

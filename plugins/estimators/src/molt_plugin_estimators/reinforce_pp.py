@@ -1,28 +1,46 @@
-"""REINFORCE++: the reward of a rollout, whitened over the whole batch.
+"""REINFORCE++: the return of a token, whitened over the whole batch.
 
-    A_i = R_i, then whitened over all sampled tokens
+    r_t = −kl_coef · KL_t, and at a token where the environment rewarded a turn, or at the last one, + R
+    G_t = r_t + γ G_{t+1}
+    A_t = G_t, whitened over all sampled tokens
 
-The baseline is the batch itself, so prompts need not be sampled more than once, and a prompt that is
+With γ = 1, no KL penalty and one reward at the end, every token's return is R and this is one advantage for each
+rollout. The baseline is the batch itself, so prompts need not be sampled more than once, and a prompt that is
 always solved still pushes its replies up against those of harder prompts.
 
-Source: Hu et al., REINFORCE++ (arXiv 2501.03262). With discount 1 the return of each token is R_i.
-Shapes: rewards [R], advantages [R], float64.
-Left out: the per-token KL penalty inside the reward, discounts below 1, and clipping of rewards.
+Source: Hu et al., REINFORCE++ (arXiv 2501.03262).
+Shapes: rewards [R], advantages [R]; for tokens [M]; float64.
 """
 
 from __future__ import annotations
 
-from molt_core.api.estimator import FloatVector, RewardBatch
-from molt_plugin_estimators.spec import WhitenOptions
+from molt_core.api.estimator import (
+    FloatVector,
+    RewardBatch,
+    SumOverRanks,
+    TokenAdvantages,
+    TokenRollouts,
+)
+from molt_plugin_estimators.kl_reward import KlReward
+from molt_plugin_estimators.spec import ReinforceOptions, makes_token_advantages
+from molt_plugin_estimators.token_returns import discounted_sums, whiten_tokens
 from molt_plugin_estimators.whitening import whiten
 
 
 class ReinforcePP:
-    def __init__(self, options: WhitenOptions) -> None:
-        self._whiten = options.whiten
+    def __init__(self, options: ReinforceOptions) -> None:
+        self._options = options
+        self._kl = KlReward(options)
 
     def advantages(self, batch: RewardBatch) -> FloatVector:
-        """[R] float64; without whitening a copy of the rewards."""
-        if not self._whiten:
+        """[R] float64; the rewards themselves without whitening, and where tokens are looked at later."""
+        if not self._options.whiten or makes_token_advantages(self._options):
             return batch.rewards.copy()
         return whiten(batch.rewards, batch.num_tokens)
+
+    def token_advantages(self, rollouts: TokenRollouts, sum_over_ranks: SumOverRanks) -> TokenAdvantages:
+        rewards = rollouts.rewards - self._kl.penalties(rollouts, sum_over_ranks)
+        returns = discounted_sums(rewards, rollouts.starts, self._options.gamma)
+        if self._options.whiten:
+            returns = whiten_tokens(returns, sum_over_ranks)
+        return TokenAdvantages(advantages=returns)

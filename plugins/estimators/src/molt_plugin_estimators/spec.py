@@ -2,17 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
+from molt_core.api.facts import CRITIC, REFERENCE_MODEL, TEACHER, TOKEN_ADVANTAGES, Facts
 from molt_core.api.options import NoOptions, option, options
 from molt_core.api.spec import EstimatorSpec
+
+WHITEN_HELP: Final = "shift and scale advantages to mean 0 and variance 1 over all sampled tokens"
+GAMMA_HELP: Final = "discount of rewards for each sampled token in between"
 
 
 @options
 class WhitenOptions:
-    whiten: bool = option(
-        True, help="shift and scale advantages to mean 0 and variance 1 over all sampled tokens"
+    whiten: bool = option(True, help=WHITEN_HELP)
+
+
+@options
+class KlOptions:
+    kl_coef: float = option(0.0, help="weight of a per-token KL penalty in the reward; 0: none", ge=0)
+    kl_form: Literal["k1", "k2", "k3"] = option("k1", help="estimate of the KL divergence")
+    kl_target: float | None = option(
+        None, help="steer the KL coefficient towards this KL per token; default: it stays fixed", gt=0
     )
+    kl_horizon: float = option(10_000.0, help="rollouts over which the coefficient adapts", gt=0)
+
+
+@options
+class ReinforceOptions(KlOptions):
+    whiten: bool = option(True, help=WHITEN_HELP)
+    gamma: float = option(1.0, help=GAMMA_HELP, gt=0, le=1)
+    turn_rewards: bool = option(
+        False, help="count rewards of turns where they were earned, not all of them at the end"
+    )
+
+
+@options
+class GaeOptions(KlOptions):
+    whiten: bool = option(True, help=WHITEN_HELP)
+    gamma: float = option(1.0, help=GAMMA_HELP, gt=0, le=1)
+    lam: float = option(1.0, help="how far ahead rewards are believed rather than values", ge=0, le=1)
+
+
+@options
+class DistillOptions:
+    kl_coef: float = option(1.0, help="scale of the advantages", gt=0)
+
+
+def makes_token_advantages(made: ReinforceOptions) -> bool:
+    """Whether more than one number for each rollout is needed."""
+    return made.kl_coef > 0 or made.gamma < 1 or made.turn_rewards
+
+
+def kl_facts(made: KlOptions, *more: str) -> Facts:
+    return Facts(provides=[*more, *([REFERENCE_MODEL] if made.kl_coef > 0 else [])])
 
 
 @options
@@ -26,7 +68,8 @@ REINFORCE_PP: Final = EstimatorSpec(
     summary="the reward itself, whitened over all sampled tokens; works with one rollout per prompt",
     api=1,
     factory="molt_plugin_estimators.reinforce_pp:ReinforcePP",
-    options=WhitenOptions,
+    options=ReinforceOptions,
+    facts=lambda made: kl_facts(made, *((TOKEN_ADVANTAGES,) if makes_token_advantages(made) else ())),
 )
 
 REINFORCE_PP_BASELINE: Final = EstimatorSpec(
@@ -64,4 +107,30 @@ RLOO: Final = EstimatorSpec(
     factory="molt_plugin_estimators.rloo:Rloo",
     options=NoOptions,
     needs_groups=True,
+)
+
+FLASH_REINFORCE: Final = EstimatorSpec(
+    name="flash_reinforce",
+    summary="reward minus the mean of the whole step; for one rollout per prompt",
+    api=1,
+    factory="molt_plugin_estimators.flash_reinforce:FlashReinforce",
+    options=NoOptions,
+)
+
+GAE: Final = EstimatorSpec(
+    name="gae",
+    summary="generalised advantage estimation with a critic",
+    api=1,
+    factory="molt_plugin_estimators.gae:Gae",
+    options=GaeOptions,
+    facts=lambda made: kl_facts(made, TOKEN_ADVANTAGES, CRITIC),
+)
+
+ON_POLICY_DISTILL: Final = EstimatorSpec(
+    name="on_policy_distill",
+    summary="learn from a teacher's log-probs of the policy's own replies",
+    api=1,
+    factory="molt_plugin_estimators.on_policy_distill:OnPolicyDistill",
+    options=DistillOptions,
+    facts=lambda _made: Facts(provides=[TOKEN_ADVANTAGES, REFERENCE_MODEL], needs=[TEACHER]),
 )

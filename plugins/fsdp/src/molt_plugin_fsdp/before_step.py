@@ -1,7 +1,7 @@
-"""What is constant during a step: log-probs of the policy before it, of a reference, and the correction's weights.
+"""What is constant during a step: log-probs before it, a reference's, a critic's values, weights, advantages.
 
-In: the rows of one rank. Out: for each row what its tokens carry into the loss. The pass over the policy is made
-only if a correction or the loss asks for it. Collective where a pass is made: all ranks have equally many rows.
+In: the rows of one rank. Out: for each row what its tokens carry into the losses. Each pass over a model is made
+only if a plugin asks for it. Collective: all ranks have equally many rows and ask for the same.
 """
 
 from __future__ import annotations
@@ -11,12 +11,22 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from attrs import frozen
-from torch import Tensor
+from torch import Tensor, nn
 
-from molt_core.api.correction import Correction, CorrectionBatch
+from molt_core.api.correction import CorrectionBatch
+from molt_core.api.estimator import FloatVector, TokenAdvantages, TokenRollouts
+from molt_core.api.trainer import TrainerParts
 from molt_plugin_fsdp import ranks
-from molt_plugin_fsdp.policy import Policy
 from molt_plugin_fsdp.row import Row
+
+
+@frozen(kw_only=True, eq=False)
+class Models:
+    """Modules that turn a row into [N] numbers, or a tuple that begins with them."""
+
+    policy: nn.Module
+    reference: nn.Module | None = None
+    critic: nn.Module | None = None
 
 
 @frozen(kw_only=True, eq=False)
@@ -26,45 +36,55 @@ class Constants:
     old_logprobs: Tensor
     weights: Tensor
     rollout_log_ratio: Tensor
+    advantages: Tensor
     reference_logprobs: Tensor | None
+    values: Tensor | None
+    returns: Tensor | None
 
 
 def before_step(
-    rows: Sequence[Row], policy: Policy, *, reference: Policy | None, correction: Correction | None,
-    rollout_ratio: bool,
-) -> tuple[list[Constants], Mapping[str, float]]:  # fmt: skip
+    rows: Sequence[Row], models: Models, parts: TrainerParts, *, rollout_ratio: bool
+) -> tuple[list[Constants], Mapping[str, float]]:
     """Constants of each row, and metrics of the correction."""
-    sizes = [len(row.targets) for row in rows]
-    behaviour = torch.from_numpy(np.concatenate([row.behaviour_logprobs for row in rows]))
-    rollouts = torch.from_numpy(np.concatenate([row.rollout_index for row in rows]))
-    old, weights, ratios = behaviour, torch.ones_like(behaviour), torch.zeros_like(behaviour)
+    behaviour = _joined(rows, "behaviour_logprobs")
+    rollouts = _joined(rows, "rollout_index")
+    vectors: dict[str, Tensor | None] = {
+        "old_logprobs": behaviour,
+        "weights": torch.ones_like(behaviour),
+        "rollout_log_ratio": torch.zeros_like(behaviour),
+        "advantages": _joined(rows, "advantages"),
+        "reference_logprobs": None if models.reference is None else _numbers(models.reference, rows),
+        "values": None if models.critic is None else _numbers(models.critic, rows),
+        "returns": None,
+    }
     metrics: Mapping[str, float] = {}
-    if correction is not None or rollout_ratio:
-        current = _logprobs(policy, rows)
-        if correction is not None:
-            batch = CorrectionBatch(logprobs=current, behaviour_logprobs=behaviour, rollout_index=rollouts)
-            made = correction.weights(batch)
-            old, weights = current, made.weights
-            metrics = _kept(made.kept, made.weights)
-        elif rollout_ratio:
-            counts = torch.from_numpy(np.concatenate([row.rollout_tokens for row in rows]))
-            ratios = _rollout_sums(current - behaviour, rollouts) / counts
-    frozen_logprobs = None if reference is None else _logprobs(reference, rows).split(sizes)
-    return [
-        Constants(
-            old_logprobs=part[0], weights=part[1], rollout_log_ratio=part[2],
-            reference_logprobs=None if frozen_logprobs is None else frozen_logprobs[number],
-        )
-        for number, part in enumerate(
-            zip(old.split(sizes), weights.split(sizes), ratios.split(sizes), strict=True)
-        )
-    ], metrics  # fmt: skip
+    current = behaviour
+    if parts.correction is not None or rollout_ratio or models.reference is not None:
+        current = _numbers(models.policy, rows)
+    if parts.correction is not None:
+        batch = CorrectionBatch(logprobs=current, behaviour_logprobs=behaviour, rollout_index=rollouts)
+        made = parts.correction.weights(batch)
+        vectors |= {"old_logprobs": current, "weights": made.weights}
+        metrics = _kept(made.kept, made.weights)
+    elif rollout_ratio:
+        counts = _joined(rows, "rollout_tokens")
+        vectors["rollout_log_ratio"] = _rollout_sums(current - behaviour, rollouts) / counts
+    if parts.estimator is not None:
+        order = _order(rows)
+        made_here = parts.estimator.token_advantages(_token_rollouts(rows, order, current, vectors), _summed)
+        vectors |= _scattered(made_here, order)
+    return _by_row(vectors, [len(row.targets) for row in rows]), metrics
 
 
-def _logprobs(policy: Policy, rows: Sequence[Row]) -> Tensor:
+def _joined(rows: Sequence[Row], name: str) -> Tensor:
+    return torch.from_numpy(np.concatenate([getattr(row, name) for row in rows]))
+
+
+def _numbers(module: nn.Module, rows: Sequence[Row]) -> Tensor:
     """[N over all rows] on the CPU."""
     with torch.no_grad():
-        return torch.cat([policy(row)[0].cpu() for row in rows])
+        made = [module(row) for row in rows]
+    return torch.cat([(one[0] if isinstance(one, tuple) else one).cpu() for one in made])
 
 
 def _rollout_sums(values: Tensor, rollouts: Tensor) -> Tensor:
@@ -75,14 +95,53 @@ def _rollout_sums(values: Tensor, rollouts: Tensor) -> Tensor:
     return sums[rollouts]
 
 
-def _kept(kept: Tensor, weights: Tensor) -> Mapping[str, float]:
-    totals = ranks.summed(
-        {
-            "kept": kept.sum(), "weight": weights.double().sum(),
-            "tokens": torch.tensor(float(len(kept))),
-        }
-    )  # fmt: skip
-    return {
-        "correction/left_out_rate": 1.0 - totals["kept"] / totals["tokens"],
-        "correction/weight_mean": totals["weight"] / totals["tokens"],
+def _order(rows: Sequence[Row]) -> np.ndarray:
+    """[N] indices that put the tokens of each rollout in the order in which they were sampled."""
+    names = ("token_index", "segment_index", "rollout_index")
+    return np.lexsort([_joined(rows, name).numpy() for name in names])
+
+
+def _token_rollouts(
+    rows: Sequence[Row], order: np.ndarray, current: Tensor, vectors: Mapping[str, Tensor | None]
+) -> TokenRollouts:
+    def ordered(values: Tensor) -> FloatVector:
+        return values.double().numpy()[order]
+
+    rollouts = _joined(rows, "rollout_index").numpy()[order]
+    firsts = np.flatnonzero(np.diff(rollouts, prepend=-1))
+    reference, values = vectors["reference_logprobs"], vectors["values"]
+    return TokenRollouts(
+        starts=np.append(firsts, len(rollouts)),
+        rewards=ordered(_joined(rows, "token_rewards")),
+        reference_log_ratio=None if reference is None else ordered(current - reference),
+        values=None if values is None else ordered(values),
+    )
+
+
+def _scattered(made: TokenAdvantages, order: np.ndarray) -> dict[str, Tensor]:
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    vectors = {"advantages": made.advantages}
+    if made.returns is not None:
+        vectors["returns"] = made.returns
+    return {name: torch.from_numpy(vector[back]).float() for name, vector in vectors.items()}
+
+
+def _by_row(vectors: Mapping[str, Tensor | None], sizes: Sequence[int]) -> list[Constants]:
+    split = {
+        name: [None] * len(sizes) if vector is None else torch.split(vector, list(sizes))
+        for name, vector in vectors.items()
     }
+    return [
+        Constants(**{name: parts[number] for name, parts in split.items()}) for number in range(len(sizes))
+    ]
+
+
+def _summed(vector: FloatVector) -> FloatVector:
+    totals = ranks.summed({str(number): torch.tensor(value) for number, value in enumerate(vector)})
+    return np.array([totals[str(number)] for number in range(len(vector))])
+
+
+def _kept(kept: Tensor, weights: Tensor) -> Mapping[str, float]:
+    left, weight, count = _summed(np.array([float((~kept).sum()), float(weights.sum()), float(len(kept))]))
+    return {"correction/left_out_rate": left / count, "correction/weight_mean": weight / count}

@@ -78,19 +78,19 @@ def check_attention(model: PreTrainedModel, *, max_length: int, share_prompts: b
         )
 
 
-def shard(policy: Policy, mesh: DeviceMesh, dtype: torch.dtype) -> None:
-    """Make each decoder layer and the rest of the policy an FSDP2 unit on `mesh`, in place."""
+def shard(root: nn.Module, mesh: DeviceMesh, dtype: torch.dtype) -> None:
+    """Make each decoder layer of `root.model` and the rest of the root an FSDP2 unit on `mesh`, in place."""
     precision = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
     # with one rank there is no memory to win by dropping the gathered weights between forward and backward
     options: dict[str, Any] = {
         "mesh": mesh, "mp_policy": precision, "reshard_after_forward": mesh.size() > 1,
     }  # fmt: skip
-    layers = getattr(policy.model.base_model, "layers", None)
+    layers = getattr(root.model.base_model, "layers", None)
     if not isinstance(layers, nn.ModuleList):
-        raise RunError(f"{type(policy.model).__name__} has no list `layers` of decoder layers to shard")
+        raise RunError(f"{type(root.model).__name__} has no list `layers` of decoder layers to shard")
     for layer in layers:
         fully_shard(layer, **options)
-    fully_shard(policy, **options)
+    fully_shard(root, **options)
 
 
 def frozen_policy(

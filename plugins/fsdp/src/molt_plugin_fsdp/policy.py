@@ -31,7 +31,7 @@ class Policy(nn.Module):
 
     def forward(self, row: Row) -> tuple[Tensor, Tensor]:
         """[N] float32 log-probs with gradient, [N] float32 entropies without unless asked; both at the temperature."""
-        hidden = self._hidden(row)
+        hidden = hidden_states(self.model.base_model, row)
         device = hidden.device
         predicting = hidden.index_select(0, torch.from_numpy(row.predictors).to(device))
         targets = torch.from_numpy(row.targets).to(device)
@@ -45,20 +45,6 @@ class Policy(nn.Module):
         logprobs, entropies = zip(*parts, strict=True)
         return torch.cat(logprobs), torch.cat(entropies)
 
-    def _hidden(self, row: Row) -> Tensor:
-        """[T, D] in compute dtype."""
-        device = self.model.get_input_embeddings().weight.device
-        # without branches the positions restart at every item, and transformers derives the same mask from
-        # them, which keeps sliding windows and faster kernels possible
-        mask = torch.from_numpy(row.visible())[None, None].to(device) if row.branched else None
-        output = self.model.base_model(
-            input_ids=torch.from_numpy(row.token_ids)[None].to(device),
-            position_ids=torch.from_numpy(row.position_ids)[None].to(device),
-            attention_mask=mask,
-            use_cache=False,
-        )
-        return output.last_hidden_state[0]
-
     def _score(self, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """[n, D] and [n] to two [n]."""
         logits = self.model.get_output_embeddings()(states).float() / self._temperature
@@ -68,3 +54,19 @@ class Policy(nn.Module):
         with torch.set_grad_enabled(torch.is_grad_enabled() and self._entropy_gradient):
             entropy = torch.special.entr(log_probs.exp()).sum(-1)
         return chosen, entropy
+
+
+def hidden_states(model: nn.Module, row: Row) -> Tensor:
+    """[T, D] in compute dtype, the last layer's output for every input token of the row."""
+    device = model.get_input_embeddings().weight.device  # type: ignore[operator]
+    # without branches the positions restart at every item, and transformers derives the same mask from
+    # them, which keeps sliding windows and faster kernels possible
+    mask = torch.from_numpy(row.visible())[None, None].to(device) if row.branched else None
+    output = model(
+        input_ids=torch.from_numpy(row.token_ids)[None].to(device),
+        position_ids=torch.from_numpy(row.position_ids)[None].to(device),
+        attention_mask=mask,
+        use_cache=False,
+    )
+    hidden: Tensor = output.last_hidden_state[0]
+    return hidden

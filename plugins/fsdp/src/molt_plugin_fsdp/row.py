@@ -11,7 +11,7 @@ only: nothing is predicted from it, and what follows it is not needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -73,7 +73,7 @@ class Row:
     behaviour_logprobs: Floats
     """[N]"""
     advantages: Floats
-    """[N]"""
+    """[N] of the token's rollout."""
     rollout_index: Ints
     """[N]"""
     group_index: Ints
@@ -82,6 +82,12 @@ class Row:
     """[N] sampled tokens of the token's rollout."""
     group_tokens: Floats
     """[N] sampled tokens of the token's prompt."""
+    segment_index: Ints
+    """[N] number of the token's segment within its rollout."""
+    token_index: Ints
+    """[N] place of the token within its segment."""
+    token_rewards: Floats
+    """[N]"""
 
     def visible(self) -> npt.NDArray[np.bool_]:
         """[T, T] bool: query token (row) sees key token (column)."""
@@ -92,8 +98,8 @@ class Row:
 
 def make_row(trees: Sequence[Tree]) -> Row:
     """Concatenate trees. At least one."""
-    inputs: list[tuple[Any, ...]] = []
-    targets: list[tuple[Any, ...]] = []
+    inputs: list[Mapping[str, npt.NDArray[Any]]] = []
+    targets: list[Mapping[str, npt.NDArray[Any]]] = []
     num_tokens = 0
 
     def add_block(token_ids: npt.NDArray[np.int32], position: int, prompt_block: int) -> int:
@@ -101,12 +107,12 @@ def make_row(trees: Sequence[Tree]) -> Row:
         start, size = num_tokens, len(token_ids)
         num_tokens += size
         inputs.append(
-            (
-                token_ids,
-                np.arange(position, position + size),
-                np.full(size, len(inputs)),
-                np.full(size, prompt_block),
-            )
+            {
+                "token_ids": token_ids,
+                "position_ids": np.arange(position, position + size),
+                "blocks": np.full(size, len(inputs)),
+                "prompt_blocks": np.full(size, prompt_block),
+            }
         )
         return start
 
@@ -118,33 +124,43 @@ def make_row(trees: Sequence[Tree]) -> Row:
             sampled = np.flatnonzero(branch.item.segment.sampled)
             predicted_from = sampled - 1
             start = np.where(predicted_from < branch.first, prompt_start, rest_start - branch.first)
-            size, item = len(sampled), branch.item
-            targets.append(
-                (
-                    predicted_from + start, item.segment.token_ids[sampled], item.segment.logprobs[sampled],
-                    np.full(size, item.advantage), np.full(size, item.rollout_index), np.full(size, item.group_index),
-                    np.full(size, item.rollout_tokens), np.full(size, item.group_tokens),
-                )
-            )  # fmt: skip
-    token_ids, position_ids, blocks, prompt_blocks = map(np.concatenate, zip(*inputs, strict=True))
-    predictors, target_ids, logprobs, advantages, rollouts, groups, rollout_tokens, group_tokens = map(
-        np.concatenate, zip(*targets, strict=True)
-    )
-    return Row(
-        token_ids=token_ids.astype(np.int64), position_ids=position_ids, blocks=blocks, prompt_blocks=prompt_blocks,
-        branched=any(len(tree.branches) > 1 for tree in trees), predictors=predictors,
-        targets=target_ids.astype(np.int64), behaviour_logprobs=logprobs, advantages=advantages.astype(np.float32),
-        rollout_index=rollouts, group_index=groups, rollout_tokens=rollout_tokens.astype(np.float32),
-        group_tokens=group_tokens.astype(np.float32),
-    )  # fmt: skip
+            targets.append({"predictors": predicted_from + start, **_targets(branch.item, sampled)})
+    return Row(branched=any(len(tree.branches) > 1 for tree in trees), **_joined(inputs), **_joined(targets))
+
+
+def _targets(item: TrainItem, sampled: npt.NDArray[np.intp]) -> Mapping[str, npt.NDArray[Any]]:
+    """What a row says of the sampled tokens of one item."""
+    size = len(sampled)
+    return {
+        "targets": item.segment.token_ids[sampled],
+        "behaviour_logprobs": item.segment.logprobs[sampled],
+        "advantages": np.full(size, item.advantage, np.float32),
+        "rollout_index": np.full(size, item.rollout_index),
+        "group_index": np.full(size, item.group_index),
+        "rollout_tokens": np.full(size, item.rollout_tokens, np.float32),
+        "group_tokens": np.full(size, item.group_tokens, np.float32),
+        "segment_index": np.full(size, item.segment_index),
+        "token_index": sampled,
+        "token_rewards": item.token_rewards,
+    }
+
+
+def _joined(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> dict[str, Any]:
+    """Arrays by name, one after the other: integers as int64, numbers as float32."""
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {
+        name: array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
+        for name, array in joined.items()
+    }
 
 
 _ONE: Final = np.zeros(1, np.int64)
 _NONE: Final = np.zeros(0, np.int64)
+_NO_NUMBERS: Final = np.zeros(0, np.float32)
 EMPTY_ROW: Final = Row(
     token_ids=_ONE, position_ids=_ONE, blocks=_ONE, prompt_blocks=_ONE, branched=False,
-    predictors=_NONE, targets=_NONE, behaviour_logprobs=np.zeros(0, np.float32),
-    advantages=np.zeros(0, np.float32), rollout_index=_NONE, group_index=_NONE,
-    rollout_tokens=np.zeros(0, np.float32), group_tokens=np.zeros(0, np.float32),
+    predictors=_NONE, targets=_NONE, behaviour_logprobs=_NO_NUMBERS, advantages=_NO_NUMBERS, rollout_index=_NONE,
+    group_index=_NONE, rollout_tokens=_NO_NUMBERS, group_tokens=_NO_NUMBERS, segment_index=_NONE, token_index=_NONE,
+    token_rewards=_NO_NUMBERS,
 )  # fmt: skip
 """What a rank without work computes while the others still have some: one token, no targets, loss 0."""

@@ -29,6 +29,14 @@ class FsdpOptions:
     beta2: float = option(0.95, help="AdamW: decay of the mean of squared gradients", ge=0, lt=1)
     eps: float = option(1e-8, help="AdamW: added to the root of the mean square", gt=0)
     weight_decay: float = option(0.0, help="AdamW: decoupled weight decay", ge=0)
+    critic_model: str = option(
+        "", help="model that the critic starts from, for estimators with one; default: that of the policy"
+    )
+    critic_lr: float = option(5e-6, help="learning rate of the critic", gt=0)
+    critic_value_clip: float = option(0.2, help="how far a value may move in one step", gt=0)
+    critic_warmup_steps: int = option(
+        0, help="first steps in which the critic alone learns and the policy stays as it is", ge=0
+    )
     collective_timeout_s: float = option(
         1800.0, help="seconds after which a rank gives up waiting for the others", gt=0
     )

@@ -10,22 +10,23 @@ and ranks. FSDP averages over ranks, which is undone by scaling with their numbe
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import torch
 from torch import Tensor
 
-from molt_core.api.correction import Correction
 from molt_core.api.engine import Weights
-from molt_core.api.facts import ENTROPY_GRADIENT, REFERENCE_MODEL, ROLLOUT_RATIO
-from molt_core.api.loss import Loss, TokenBatch
-from molt_core.api.trainer import StepResult, TrainerContext
+from molt_core.api.facts import CRITIC, ENTROPY_GRADIENT, REFERENCE_MODEL, ROLLOUT_RATIO
+from molt_core.api.loss import TokenBatch
+from molt_core.api.trainer import StepResult, TrainerContext, TrainerParts
 from molt_core.errors import RunError
 from molt_core.experience import TrainBatch, Window
 from molt_plugin_fsdp import ranks
-from molt_plugin_fsdp.before_step import Constants, before_step
+from molt_plugin_fsdp.before_step import Constants, Models, before_step
 from molt_plugin_fsdp.checkpoint import load_state, save_state
+from molt_plugin_fsdp.critic import Critic
 from molt_plugin_fsdp.export import export_model
 from molt_plugin_fsdp.metrics import StepSums
 from molt_plugin_fsdp.model import check_attention, frozen_policy, load_model, named_tensors, shard
@@ -42,16 +43,14 @@ WEIGHTS_FILE: Final = "weights.safetensors"
 class FsdpTrainer:
     """Every method is collective: all ranks call it, or the others wait until the timeout."""
 
-    def __init__(
-        self, options: FsdpOptions, context: TrainerContext, loss: Loss, correction: Correction | None = None
-    ) -> None:
+    def __init__(self, options: FsdpOptions, context: TrainerContext, parts: TrainerParts) -> None:
         self._options = options
         self._context = context
-        self._loss = loss
-        self._correction = correction
+        self._parts = parts
         self._dtype: torch.dtype = getattr(torch, context.dtype)
         self._policy: Policy
         self._reference: Policy | None = None
+        self._critic: Critic | None = None
         self._optimizer: Optimizer
 
     def start(self) -> None:
@@ -75,6 +74,8 @@ class FsdpTrainer:
                 self._context.reference_folder or self._context.model_folder,
                 mesh, self._dtype, temperature=self._context.temperature, logit_rows=self._options.logit_rows,
             )  # fmt: skip
+        if CRITIC in self._context.facts:
+            self._critic = Critic(self._context, self._options, mesh, self._dtype)
         params = dict(self._policy.model.named_parameters())
         self._optimizer = Optimizer(params, self._options, self._context.lr)
 
@@ -96,10 +97,17 @@ class FsdpTrainer:
                 "the loss would be divided by the wrong number"
             )
         rows += [EMPTY_ROW] * (num_rows - len(rows))
-        known, kept_rate = before_step(
-            rows, self._policy, reference=self._reference, correction=self._correction,
-            rollout_ratio=ROLLOUT_RATIO in self._context.facts,
-        )  # fmt: skip
+        models = Models(
+            policy=self._policy,
+            reference=self._reference,
+            critic=None if self._critic is None else self._critic.model,
+        )
+        known, corrected = before_step(
+            rows, models, self._parts, rollout_ratio=ROLLOUT_RATIO in self._context.facts
+        )
+        critic = {} if self._critic is None else self._critic.step(rows, known, batch.window)
+        if self._critic is not None and self._critic.optimizer.num_steps <= self._options.critic_warmup_steps:
+            return StepResult(applied=True, metrics={**critic, **corrected, "policy/frozen": 1.0})
         sums = StepSums()
         for row, constants in zip(rows, known, strict=True):
             self._accumulate(row, constants, batch.window, sums)
@@ -108,7 +116,9 @@ class FsdpTrainer:
         applied, grad_norm = self._optimizer.step(loss_is_finite=math.isfinite(loss))
         metrics = {
             **means,
-            **kept_rate,
+            **corrected,
+            **critic,
+            **self._after_step(means, batch.window),
             "policy/grad_norm": grad_norm,
             "policy/lr": lr,
             "trainer/micro_batches": float(num_rows),
@@ -132,15 +142,20 @@ class FsdpTrainer:
             ),
             rollout_tokens=on_device(row.rollout_tokens),
             group_tokens=on_device(row.group_tokens),
-            advantages=on_device(row.advantages),
+            advantages=on_device(constants.advantages),
             entropy=entropy,
             rollout_index=on_device(row.rollout_index),
             group_index=on_device(row.group_index),
             window=window,
         )
-        output = self._loss(tokens)
+        output = self._parts.loss(tokens)
         (output.loss * self._context.world_size).backward()
         sums.add(tokens, output, len(row.token_ids))
+
+    def _after_step(self, means: Mapping[str, float], window: Window) -> Mapping[str, float]:
+        """Let a loss with a state of its own adapt to what the step measured."""
+        adapt = getattr(self._parts.loss, "after_step", None)
+        return adapt(means, window.num_rollouts) if adapt else {}
 
     def publish(self, version: int, folder: Path) -> Weights | None:
         """Replaces the file of the version before; who has that one open keeps it."""
@@ -163,4 +178,5 @@ class FsdpTrainer:
 
     def _state(self) -> dict[str, Tensor]:
         weights = {f"weight.{name}": tensor for name, tensor in named_tensors(self._policy).items()}
-        return weights | self._optimizer.moments()
+        critic = {} if self._critic is None else self._critic.state()
+        return weights | self._optimizer.moments() | critic
