@@ -6,6 +6,7 @@ path: `reward_model.ground_truth` is `row["reward_model"]["ground_truth"]`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -64,6 +65,36 @@ def messages(row: Row) -> list[Message]:
     if result[-1]["role"] == "assistant":
         raise ValueError(f"{name} ends with an assistant message, wanted the turn before the reply")
     return result
+
+
+def opening(row: Row) -> tuple[Mapping[str, Any], ...]:
+    """What an agent starts from: as `messages`, with content parts and tool calls left as they are; may be empty.
+
+    Raises:
+        ValueError: what the row has is no prompt.
+    """
+    if all(value_at(row, name) is None for name in PROMPT):
+        return ()
+    name, value = first_of(row, PROMPT)
+    if isinstance(value, str):
+        return ({"role": "user", "content": value},)
+    return _mappings(name, value)
+
+
+def tools(row: Row) -> tuple[Mapping[str, Any], ...]:
+    """Tool definitions of the row's `tools` column: a list, or its JSON text.
+
+    Raises:
+        ValueError: the column holds something else.
+    """
+    value = value_at(row, "tools") or ()
+    return _mappings("tools", json.loads(value) if isinstance(value, str) else value)
+
+
+def _mappings(name: str, value: Any) -> tuple[Mapping[str, Any], ...]:
+    if not isinstance(value, Sequence) or not all(isinstance(item, Mapping) for item in value):
+        raise ValueError(f"{name} is {_kind(value)}, wanted a list of objects")
+    return tuple(value)
 
 
 def _message(name: str, number: int, item: Any) -> Message:

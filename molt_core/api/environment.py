@@ -59,7 +59,7 @@ class Reply:
     workspace: Path | None = None
     """Folder that the agent worked in, where there was one."""
     judge: Any = None
-    """`session.judge`, for graders that ask a model; None where there is no session."""
+    """`session.judge`, for async graders that ask a model: `await reply.judge("Is … right?")`."""
 
 
 @frozen(kw_only=True)

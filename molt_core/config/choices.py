@@ -14,7 +14,8 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from molt_core.api.findings import Finding, Source, error
-from molt_core.api.spec import SLOTS, EnvironmentSpec, ModelSpec, Spec
+from molt_core.api.spec import SLOTS, AgentSpec, EnvironmentSpec, GatewaySpec, ModelSpec, Spec
+from molt_core.config.from_file import from_file
 from molt_core.config.settings import HOOK_FLAG, Setting, flag_of
 from molt_core.errors import ConfigError
 from molt_core.plugins.load import load_spec
@@ -24,9 +25,10 @@ from molt_core.plugins.resolve import resolve
 from molt_core.plugins.scan import Candidate, Scan
 
 DEFAULTS: Final = {
-    "estimators": "reinforce++", "losses": "ppo", "engines": "vllm", "trainers": "fsdp", "executors": "ray",
+    "estimators": "reinforce++", "losses": "ppo", "gateways": "http", "engines": "vllm", "trainers": "fsdp",
+    "executors": "ray",
 }  # fmt: skip
-"""What an unmentioned slot holds."""
+"""What an unmentioned slot holds; a gateway only where something talks to it."""
 DATA_KEYS: Final = ("data", "eval_data")
 
 
@@ -68,6 +70,9 @@ def choose(settings: Mapping[str, Setting], scan: Scan, unused_slots: Container[
     for slot, kind in SLOTS.items():
         if slot in unused_slots:
             continue
+        if slot == GatewaySpec.slot and not _needs_gateway(chosen):
+            failed |= {kind.flag} if failed & {AgentSpec.flag, EnvironmentSpec.flag} else set()
+            continue
         picked, wrong = _slot(slot, kind.flag, settings, scan)
         findings += wrong
         if wrong:
@@ -86,21 +91,34 @@ def _slot(
     findings: list[Finding] = []
     for name, origin in _wanted(slot, flag, settings, scan, findings):
         try:
-            candidate = resolve(scan, slot, name)
-            choice = Choice(load_spec(candidate), candidate, origin)
+            choice = _choice(slot, name, origin, scan)
         except ConfigError as problem:
             findings += [_chosen_at(finding, flag, name, origin) for finding in problem.findings]
             continue
         twin = next((earlier for earlier in chosen if earlier.owner == choice.owner), None)
         if twin is None:
             chosen.append(choice)
-        elif twin.candidate != candidate:
-            both = f"{twin.candidate.qualified} and {candidate.qualified}"
+        elif twin.candidate != choice.candidate:
+            both = f"{twin.candidate.qualified} and {choice.candidate.qualified}"
             message = f"{both} would share the options [{choice.owner}]"
             findings.append(
                 error("M126", message, Source(f"{flag} {name}", origin), fix="choose one of them")
             )
     return tuple(sorted(chosen, key=lambda choice: choice.owner)), findings
+
+
+def _choice(slot: str, name: str, origin: str, scan: Scan) -> Choice:
+    if (found := from_file(slot, name)) is not None:
+        return Choice(*found, origin)
+    candidate = resolve(scan, slot, name)
+    return Choice(load_spec(candidate), candidate, origin)
+
+
+def _needs_gateway(chosen: Mapping[str, tuple[Choice, ...]]) -> bool:
+    """An agent or an environment of several turns talks to the policy in a session."""
+    specs = [choice.spec for choice in chosen.get(EnvironmentSpec.slot, ())]
+    several = any(isinstance(spec, EnvironmentSpec) and spec.multi_turn for spec in specs)
+    return AgentSpec.slot in chosen or several
 
 
 def _wanted(
@@ -110,7 +128,7 @@ def _wanted(
     setting = settings.get(flag)
     if setting is None:
         if slot == EnvironmentSpec.slot:
-            yield from _environment(settings.get("data"), scan, findings)
+            yield from _environment(settings, scan, findings)
         elif slot in DEFAULTS:
             yield DEFAULTS[slot], "default"
         return
@@ -138,11 +156,16 @@ def is_packaged_model(scan: Scan, name: str) -> bool:
     return bool(matching(scan, ModelSpec.slot, name)) or ("/" not in name and not os.path.exists(name))
 
 
-def _environment(data: Setting | None, scan: Scan, findings: list[Finding]) -> Iterator[tuple[str, str]]:
+def _environment(
+    settings: Mapping[str, Setting], scan: Scan, findings: list[Finding]
+) -> Iterator[tuple[str, str]]:
     """`--data NAME` stands for `--env NAME` where NAME is an environment that makes its own tasks."""
+    data = settings.get("data")
     names = sorted({candidate.name for candidate in scan.of(EnvironmentSpec.slot)})
     if data is not None and _names_environment(data, scan):
         yield data.value, str(data) if data.from_flag else data.origin
+        return
+    if AgentSpec.flag in settings:
         return
     meant = (
         nearest(str(data.value), names) if data is not None and not os.path.exists(str(data.value)) else None
@@ -154,7 +177,7 @@ def _environment(data: Setting | None, scan: Scan, findings: list[Finding]) -> I
             Source(f"installed: {', '.join(names) or 'none'}", "slot envs"),
             fix=f"did you mean --data {meant}?"
             if meant
-            else "--env NAME, or --data NAME of one that makes tasks",
+            else "--env NAME, --data NAME of one that makes tasks, or --agent NAME",
         )
     )
 

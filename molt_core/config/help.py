@@ -21,6 +21,7 @@ from molt_core.config.argv import read_argv
 from molt_core.config.choices import Choices, choose
 from molt_core.config.convert import required_type
 from molt_core.config.files import read_file
+from molt_core.config.from_file import SLOTS_FROM_FILES
 from molt_core.config.purpose import TRAIN, Purpose, drop_unused
 from molt_core.config.settings import HOOK_FLAG, flag_of, strongest
 from molt_core.config.structure import Attribute, accepted, fields_of
@@ -55,7 +56,8 @@ def _lines(command: str, choices: Choices, scan: Scan, purpose: Purpose) -> Iter
         names = sorted({candidate.name for candidate in scan.of(slot)})
         now = ", ".join(choice.spec.name for choice in choices.chosen.get(slot, ()))
         text = f"{', '.join(names) or 'none is installed'} [{now or 'not set'}]"
-        yield from _entry(f"--{kind.flag} NAME", f"repeatable: {text}" if kind.flag == HOOK_FLAG else text)
+        value = "NAME | FILE.py:NAME" if slot in SLOTS_FROM_FILES else "NAME"
+        yield from _entry(f"--{kind.flag} {value}", f"repeatable: {text}" if kind.flag == HOOK_FLAG else text)
     for chosen in choices.chosen.values():
         for choice in chosen:
             attributes = fields_of(choice.spec.options)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from molt_core import __version__
+from molt_core.api import python_file
 from molt_core.api.plan_view import ChosenPart
 from molt_core.api.spec import SLOTS, ModelSpec
 from molt_core.config.convert import NONE
@@ -35,7 +36,9 @@ def to_toml(configuration: Configuration) -> str:
 
 
 def chosen_name(part: ChosenPart) -> str:
-    """The name that means this plugin whatever else is installed."""
+    """The name that means this plugin whatever else is installed; `FILE.py:NAME` of one in a file."""
+    if python_file.split(part.spec.factory):
+        return part.spec.factory
     return part.spec.name if part.dist in FIRST_PARTY_DISTRIBUTIONS else f"{part.dist}/{part.spec.name}"
 
 

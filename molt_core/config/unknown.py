@@ -8,8 +8,10 @@ a stranger's never are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from molt_core.api.findings import Finding, error
+from molt_core.api.spec import GatewaySpec, HookSpec, ModelSpec
 from molt_core.config.argv import CORE_KEYS
 from molt_core.config.choices import Choices
 from molt_core.config.settings import HOOK_FLAG, SLOT_OF_FLAG, SWITCHES, Setting, flag_of
@@ -19,14 +21,20 @@ from molt_core.plugins.load import load_spec
 from molt_core.plugins.names import FIRST_PARTY_DISTRIBUTIONS, nearest
 from molt_core.plugins.scan import Scan
 
+_NAMELESS: Final = (ModelSpec.slot, HookSpec.slot)
+"""Slots that may be empty although something is given for them."""
+
 
 def unknown(settings: Iterable[Setting], choices: Choices, scan: Scan) -> Iterator[Finding]:
     """A finding for each setting that is no option of the core or of a chosen plugin."""
     known = known_keys(choices)
     for setting in settings:
-        if setting.key in known or setting.owner.partition(".")[0] in choices.failed:
+        if (empty := _slot_is_empty(setting, choices)) is not None:
+            yield empty
+        elif setting.key in known or setting.owner.partition(".")[0] in choices.failed:
             continue
-        yield _hook_is_off(setting) or _elsewhere(setting, choices, scan) or _nobody(setting, known)
+        else:
+            yield _hook_is_off(setting) or _elsewhere(setting, choices, scan) or _nobody(setting, known)
 
 
 def known_keys(choices: Choices) -> list[str]:
@@ -38,6 +46,18 @@ def known_keys(choices: Choices) -> list[str]:
         for attribute in fields_of(choice.spec.options)
     ]
     return [*CORE_KEYS, *SLOT_OF_FLAG, *knobs]
+
+
+def _slot_is_empty(setting: Setting, choices: Choices) -> Finding | None:
+    """An option, or the choice of a gateway, in a run that has no use for it."""
+    flag = setting.key.partition(".")[0]
+    slot = SLOT_OF_FLAG.get(flag)
+    if slot is None or slot in _NAMELESS or slot in choices.chosen or flag in choices.failed:
+        return None
+    if slot == GatewaySpec.slot:
+        message = "nothing in this run talks to a gateway"
+        return error("M132", f"{setting}: {message}", fix="--agent NAME, or an environment of several turns")
+    return error("M132", f"{setting}: no {flag} is chosen", fix=f"--{flag} NAME") if setting.owner else None
 
 
 def _hook_is_off(setting: Setting) -> Finding | None:

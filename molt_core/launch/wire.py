@@ -1,29 +1,30 @@
 """Starts what the plan names, hands it to the loop, and takes it all down again.
 
-In go a plan, a run folder and someone to tell events to. The order matters: engines load while
-ranks load; workers connect when engines answer; the loop begins when all are ready. However
-it ends, every process that was started is stopped and awaited.
+In go a plan, a run folder and someone to tell events to. The order matters: engines, ranks and
+workers load side by side; workers connect when engines answer; the loop begins when all are
+ready. However it ends, every process that was started is stopped and awaited.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Literal
 
 from attrs import frozen
 
-from molt_core.api.environment import Environment
 from molt_core.api.events import Event, RunStarted
 from molt_core.api.executor import ActorRequest, Executor, Handle
 from molt_core.api.run_options import RunOptions
 from molt_core.data.rows import is_file_or_hub, read_rows
 from molt_core.data.tasks import EnvironmentTasks, RowTasks, Task, TaskSource
+from molt_core.errors import Interrupted
 from molt_core.launch.actors import engine_requests, trainer_requests, worker_requests
 from molt_core.launch.prepared_model import PreparedModel
 from molt_core.launch.remote import RemotePolicy, RemoteSampler, all_of, within
 from molt_core.loop.controller import Controller, LoopParts
 from molt_core.loop.evaluate import eval_tasks
-from molt_core.loop.stop import StopSignal
+from molt_core.loop.stop import Stopped, StopSignal
 from molt_core.plan.plan import Plan
 from molt_core.report.ledger import Ledger
 from molt_core.report.run_folder import RunFolder
@@ -48,13 +49,10 @@ async def run(
     """Run the whole loop. Returns its outcome; raises what the loop raises."""
     options = plan.run_options()
     stop = StopSignal()
-    executor: Executor = plan.one("executors").build(options)
     policy: RemotePolicy | None = None
     ledger = Ledger(folder.ledger)
     try:
-        await executor.start()
-        with stop.on_signals():
-            actors = await stop.unless_stopped(_start_actors(executor, plan, model))
+        async with running(plan, model, stop) as (executor, actors):
             policy = RemotePolicy(
                 options,
                 actors.ranks,
@@ -71,7 +69,7 @@ async def run(
                 needs_groups=plan.one("estimators").declares["needs_groups"],
                 tasks=train_tasks,
                 eval_tasks=held_out,
-                eval_name=plan.one("envs").name,
+                eval_name=eval_name(plan),
                 max_tokens=options.max_tokens,
                 ledger=ledger,
                 notify=notify,
@@ -79,13 +77,34 @@ async def run(
             )
             return await Controller(options, parts).run()
     finally:
-        await executor.stop()
         if policy is not None:
             policy.close()
         ledger.close()
 
 
+@asynccontextmanager
+async def running(
+    plan: Plan, model: PreparedModel, stop: StopSignal
+) -> AsyncIterator[tuple[Executor, Actors]]:
+    """The plan's actors, started and in the end stopped; signals set `stop`.
+
+    Raises:
+        Interrupted: a stop was requested, and what waited gave up.
+    """
+    executor: Executor = plan.one("executors").build(plan.run_options())
+    try:
+        await executor.start()
+        with stop.on_signals():
+            yield executor, await stop.unless_stopped(_start_actors(executor, plan, model))
+    except Stopped as stopped:
+        raise Interrupted(f"stopped by {stopped}") from stopped
+    finally:
+        await executor.stop()
+
+
 async def _start_actors(executor: Executor, plan: Plan, model: PreparedModel) -> Actors:
+    """All that the plan names, ready to be used; a plan without a trainer has no ranks."""
+
     async def spawn(requests: list[ActorRequest]) -> list[Handle]:
         return await all_of(executor.spawn(request) for request in requests)
 
@@ -95,33 +114,42 @@ async def _start_actors(executor: Executor, plan: Plan, model: PreparedModel) ->
         return engines
 
     async def start_ranks() -> list[Handle]:
+        if "trainers" not in plan.parts:
+            return []
         ranks = await spawn(trainer_requests(plan, model))
         rendezvous = await within(START_TIMEOUT_S, ranks[0], "find_rendezvous")
         await all_of(within(START_TIMEOUT_S, rank, "start", rendezvous) for rank in ranks)
         return ranks
 
-    engines, ranks, workers = await all_of(
-        [start_engines(), start_ranks(), spawn(worker_requests(plan, model))]
-    )
+    async def prepare_workers() -> list[Handle]:
+        workers = await spawn(worker_requests(plan, model))
+        await all_of(within(START_TIMEOUT_S, worker, "prepare") for worker in workers)
+        return workers
+
+    engines, ranks, workers = await all_of([start_engines(), start_ranks(), prepare_workers()])
     await all_of(within(START_TIMEOUT_S, worker, "start", engines) for worker in workers)
     return Actors(engines=engines, ranks=ranks, workers=workers)
+
+
+def eval_name(plan: Plan) -> str:
+    """`<set>` in the names of metrics: the environment, or the agent where there is none."""
+    return (plan.first("envs") or plan.one("agents")).name
 
 
 def task_sources(plan: Plan) -> tuple[TaskSource, tuple[Task, ...]]:
     """Training tasks, and the fixed prompts of every evaluation."""
     options: RunOptions = plan.run_options()
-    environment: Environment = plan.one("envs").build()
-    train = _source(environment, options.data, "train", options)
-    has_own = plan.one("envs").declares["makes_tasks"]
+    train = task_source(plan, options.data, "train")
+    environment = plan.first("envs")
+    has_own = environment is not None and environment.declares["makes_tasks"]
     if options.eval_prompts == 0 or not (has_own or options.eval_data):
         return train, ()
-    held_out = _source(environment, options.eval_data, "eval", options)
-    return train, eval_tasks(held_out, options.eval_prompts)
+    return train, eval_tasks(task_source(plan, options.eval_data, "eval"), options.eval_prompts)
 
 
-def _source(
-    environment: Environment, data: str | None, split: Literal["train", "eval"], options: RunOptions
-) -> TaskSource:
+def task_source(plan: Plan, data: str | None, split: Literal["train", "eval"]) -> TaskSource:
+    """Rows of `data`, or the environment's own tasks."""
+    seed = plan.run_options().seed
     if data is not None and is_file_or_hub(data):
-        return RowTasks(read_rows(data), seed=options.seed, split=split)
-    return EnvironmentTasks(environment, split, seed=options.seed)
+        return RowTasks(read_rows(data), seed=seed, split=split)
+    return EnvironmentTasks(plan.one("envs").build(), split, seed=seed)

@@ -11,7 +11,7 @@ import attrs
 
 from molt_core.api.findings import Finding, error
 from molt_core.api.plan_view import PlanView
-from molt_core.api.spec import EnvironmentSpec
+from molt_core.api.spec import AgentSpec, EnvironmentSpec
 from molt_core.errors import ConfigError
 
 
@@ -19,8 +19,10 @@ def data_findings(view: PlanView) -> Iterator[Finding]:
     """Missing source, missing file, broken line, missing column, empty data."""
     specs = [part.spec for part in view.parts.get(EnvironmentSpec.slot, ())]
     spec = next((one for one in specs if isinstance(one, EnvironmentSpec)), None)
-    if spec is not None and view.run.data is None and not spec.makes_tasks:
-        message = f"environment {spec.name!r} needs tasks, and makes none of its own"
+    agent = next((part.spec.name for part in view.parts.get(AgentSpec.slot, ())), None)
+    who = f"environment {spec.name!r}" if spec else f"agent {agent!r}"
+    if view.run.data is None and (agent or spec) and not (spec and spec.makes_tasks):
+        message = f"{who} needs tasks, and makes none of its own"
         yield error("M501", message, view.source("data"), fix="--data FILE.jsonl")
     for option in ("data", "eval_data"):
         source = getattr(view.run, option)

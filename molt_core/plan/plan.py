@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -23,7 +25,7 @@ from molt_core.api.spec import Spec
 from molt_core.config.structure import from_table
 from molt_core.config.tables import options_class_path, to_table
 from molt_core.errors import ConfigError
-from molt_core.plugins.factory import import_object
+from molt_core.plugins.factory import import_factory, import_object
 
 SCHEMA: Final = 1
 
@@ -38,7 +40,7 @@ class PlanPart:
     version: str
     api: int
     factory: str
-    """`module:attribute`."""
+    """`module:attribute`, or `FILE.py:NAME`."""
     options_class: str
     """`module:Class`."""
     options: dict[str, Any]
@@ -49,9 +51,13 @@ class PlanPart:
         """Options object; imports the plugin's light module. Raises ValueError if they don't fit."""
         return from_table(import_object(self.options_class), self.options)
 
+    def maker(self) -> Callable[..., Any]:
+        """Called with `args`, makes the part of its options and these; imports the plugin's heavy module."""
+        return partial(import_factory(self.factory), self.typed_options())
+
     def build(self, *args: Any) -> Any:
-        """What the factory makes of the options and `args`; imports the plugin's heavy module."""
-        return import_object(self.factory)(self.typed_options(), *args)
+        """One such part."""
+        return self.maker()(*args)
 
 
 @frozen(kw_only=True)
@@ -68,6 +74,10 @@ class Plan:
     """Slot to chosen plugins."""
     facts: tuple[str, ...] = ()
     """Facts that hold in this run."""
+
+    def first(self, slot: str) -> PlanPart | None:
+        """The plugin of a slot that may be empty."""
+        return next(iter(self.parts.get(slot, ())), None)
 
     def one(self, slot: str) -> PlanPart:
         """The plugin of a slot that holds exactly one."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from molt_core.api.findings import Finding, Source, error
 from molt_core.api.plan_view import PlanView
-from molt_core.api.spec import EnvironmentSpec, EstimatorSpec, Rule
+from molt_core.api.spec import AgentSpec, EnvironmentSpec, EstimatorSpec, Rule
 from molt_core.plan.model_facts import run_max_length
 
 
@@ -87,15 +87,16 @@ def evaluation_is_possible(view: PlanView) -> Iterator[Finding]:
                 because = (view.source(option), view.source("eval_prompts"))
                 yield error("M307", message, *because, fix="--eval-prompts 16")
         return
-    if run.eval_data is None:
-        for part in view.parts.get(EnvironmentSpec.slot, ()):
-            if isinstance(part.spec, EnvironmentSpec) and not part.spec.makes_tasks:
-                message = f"no tasks to evaluate on: environment {part.spec.name!r} makes none of its own"
-                because = (view.source("eval_prompts"), view.source("eval_data"))
-                # nobody asked for it: then a run without evaluation is what is meant, and worth a word
-                asked = "eval_prompts" in view.origins or run.eval_every > 0
-                level = error if asked else _warning
-                yield level("M308", message, *because, fix="--eval-data FILE.jsonl, or --eval-prompts 0")
+    environment = _environment(view)
+    is_made = environment is not None and environment.makes_tasks
+    if run.eval_data is None and not is_made and (environment or AgentSpec.slot in view.parts):
+        who = f"environment {environment.name!r} makes" if environment else "the agent makes"
+        message = f"no tasks to evaluate on: {who} none of its own"
+        because = (view.source("eval_prompts"), view.source("eval_data"))
+        # nobody asked for it: then a run without evaluation is what is meant, and worth a word
+        asked = "eval_prompts" in view.origins or run.eval_every > 0
+        level = error if asked else _warning
+        yield level("M308", message, *because, fix="--eval-data FILE.jsonl, or --eval-prompts 0")
     if run.eval_every > run.steps:
         message = f"eval_every is {run.eval_every}, but the run ends after {run.steps} steps"
         yield _warning("M309", message, view.source("eval_every"), view.source("steps"))
@@ -123,6 +124,30 @@ def ranks_have_work(view: PlanView) -> Iterator[Finding]:
         yield _warning("M311", message, *map(view.source, options), fix=f"--trainer-ranks {num_rollouts}")
 
 
+def agents_are_graded(view: PlanView) -> Iterator[Finding]:
+    """An agent leads the conversation; someone must say what it was worth, and nobody else may lead."""
+    environment = _environment(view)
+    for part in view.parts.get(AgentSpec.slot, ()):
+        spec = part.spec
+        who = Source(spec.summary, part.owner)
+        if environment is None and isinstance(spec, AgentSpec) and not spec.grades:
+            message = (
+                f"agent {spec.name!r} does not grade what it does, and no environment is chosen that would"
+            )
+            yield error("M312", message, who, fix="--env NAME of one that grades a reply: verify")
+        elif environment is not None and environment.multi_turn:
+            message = (
+                f"agent {spec.name!r} and environment {environment.name!r} both want to lead the conversation"
+            )
+            fix = "leave one of them out, or an environment that grades one reply"
+            yield error("M313", message, who, Source(environment.summary), fix=fix)
+
+
+def _environment(view: PlanView) -> EnvironmentSpec | None:
+    specs = [part.spec for part in view.parts.get(EnvironmentSpec.slot, ())]
+    return next((spec for spec in specs if isinstance(spec, EnvironmentSpec)), None)
+
+
 def _warning(code: str, message: str, *because: Source, fix: str = "") -> Finding:
     return Finding("warning", code, message, because, fix)
 
@@ -134,5 +159,6 @@ CORE_RULES: Final[tuple[Rule, ...]] = (
     output_is_writable,
     evaluation_is_possible,
     ranks_have_work,
+    agents_are_graded,
 )
-EVAL_RULES: Final[tuple[Rule, ...]] = (lengths_fit, output_is_writable, evaluation_samples)
+EVAL_RULES: Final[tuple[Rule, ...]] = (lengths_fit, output_is_writable, evaluation_samples, agents_are_graded)

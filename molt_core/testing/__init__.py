@@ -4,6 +4,7 @@ They stand in at our own protocols only; nothing here imitates vLLM, Ray or torc
 """
 
 from molt_core.testing.clock import run_virtual
+from molt_core.testing.fake_gateway import FakeGateway
 from molt_core.testing.fakes import FakeEngine, FakePolicy, FakeSampler, fake_tasks
 
-__all__ = ["FakeEngine", "FakePolicy", "FakeSampler", "fake_tasks", "run_virtual"]
+__all__ = ["FakeEngine", "FakeGateway", "FakePolicy", "FakeSampler", "fake_tasks", "run_virtual"]

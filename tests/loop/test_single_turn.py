@@ -40,7 +40,9 @@ class Echo:
         return self._score(row, reply)
 
 
-def rollout_of(score, *, question="hi", engine=None, timeout_s=5.0, max_tokens=8, max_length=64) -> Rollout:
+def rollout_of(
+    score, *, question="hi", engine=None, timeout_s=5.0, env_timeout_s=5.0, max_tokens=8, max_length=64
+) -> Rollout:
     engine = engine or FakeEngine(reply=lambda prompt: [*prompt, 0])
     request = RolloutRequest(
         rollout_id="0-0", group_id="0", task=Task(task_id="t", row={"question": question}), temperature=1.0,
@@ -48,7 +50,12 @@ def rollout_of(score, *, question="hi", engine=None, timeout_s=5.0, max_tokens=8
     )  # fmt: skip
     return asyncio.run(
         run_rollout(
-            request, environment=Echo(score), generate=engine.generate, chat=Letters(), max_length=max_length
+            request,
+            environment=Echo(score),
+            generate=engine.generate,
+            chat=Letters(),
+            max_length=max_length,
+            env_timeout_s=env_timeout_s,
         )
     )
 
@@ -133,6 +140,36 @@ def test_a_grader_that_blocks_is_timed_out_and_named():
 
     assert (rollout.outcome, rollout.reason) == (Outcome.FAILED, "timeout")
     assert "grading the reply" in rollout.detail
+
+
+def test_a_grader_has_a_deadline_of_its_own():
+    rollout = rollout_of(lambda row, reply: time.sleep(0.5), env_timeout_s=0.1)
+
+    assert (rollout.outcome, rollout.reason) == (Outcome.FAILED, "timeout")
+    assert "Echo.score within 0.1 s (env_timeout_s)" in rollout.detail
+
+
+def test_a_grader_may_ask_the_engine_and_that_is_no_part_of_the_rollout():
+    async def score(row, reply):
+        return float(await reply.judge("good?") == "good?")
+
+    engine = FakeEngine(reply=lambda prompt: [*prompt, 0])
+    rollout = rollout_of(score, engine=engine)
+
+    assert rollout.reward == 1.0
+    assert len(rollout.segments[0].token_ids) == 5
+    assert [request.request_id for request in engine.requests] == ["0-0", "0-0/judge-0"]
+
+
+def test_numbers_of_the_grader_that_are_none_fail_the_rollout():
+    assert rollout_of(lambda row, reply: Score(reward=1, info={"n": "x"})).reason == "reward_error"
+
+
+def test_code_that_ends_the_interpreter_fails_its_rollout():
+    def leaves(row, reply):
+        raise SystemExit(3)
+
+    assert "SystemExit(3)" in rollout_of(leaves).detail
 
 
 def test_a_lost_engine_concerns_the_run_and_is_raised():

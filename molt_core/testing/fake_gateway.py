@@ -1,0 +1,197 @@
+"""A gateway at our own protocol whose tokens are characters: for tests of agents and environments.
+
+Replies come from the engine behind it, e.g. a `FakeEngine` with a script. A conversation that
+goes on where an earlier one ended extends its segment; any other opens a new one. There is no
+HTTP, and no tools, reasoning or retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import define, field
+
+from molt_core.api.agent import ChatReply, text_of
+from molt_core.api.engine import GenerateRequest, Generation
+from molt_core.api.gateway import Capture, GatewayContext, Place, SessionRequest
+from molt_core.errors import RunError
+from molt_core.experience import LeftOut, Segment
+from molt_core.experience.segment import NOT_SAMPLED
+
+Message = Mapping[str, Any]
+
+
+def render(messages: Sequence[Message]) -> list[int]:
+    """`<role>text` of each message and `<assistant>`, a token for each character."""
+    told = "".join(f"<{message['role']}>{text_of(message.get('content'))}" for message in messages)
+    return [ord(letter) for letter in f"{told}<assistant>"]
+
+
+def text(token_ids: Sequence[int]) -> str:
+    """Characters of the tokens; 0 is the end token."""
+    return "".join(chr(token) for token in token_ids if token)
+
+
+@define(eq=False)
+class _Path:
+    """One segment as it grows."""
+
+    messages: list[Message]
+    token_ids: list[int]
+    sampled: list[Generation] = field(factory=list)
+    starts: list[int] = field(factory=list)
+
+
+class FakeSession:
+    """Of a `FakeGateway`."""
+
+    base_url = "http://127.0.0.1:9/s/fake/v1"
+    anthropic_base_url = "http://127.0.0.1:9/s/fake"
+    api_key = "fake"
+    model = "policy"
+
+    def __init__(self, request: SessionRequest, max_length: int, left_out: Callable[[int], str]) -> None:
+        self.request = request
+        self.closed = False
+        self._max_length = max_length
+        self._left_out = left_out
+        self._paths: list[_Path] = []
+        self._samples: list[tuple[_Path, int]] = []
+        """Path and number within it, by sample_id."""
+        self._truncated = False
+        self._num_calls = 0
+        self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+    async def chat(
+        self, messages: Sequence[Message], *, tools: Sequence[Message] = (), max_tokens: int | None = None
+    ) -> ChatReply:
+        if self.closed:
+            raise ValueError("the session is closed")
+        path, prompt = self._path(list(messages))
+        self._truncated = len(prompt) >= self._max_length
+        if self._truncated:
+            return ChatReply(
+                text="", reasoning="", tool_calls=(), finish_reason="length", num_tokens=0, sample_id=-1
+            )
+        limit = min(max_tokens or self.request.max_tokens, self._max_length - len(prompt))
+        generation = await self._generate(prompt, limit, self.request.temperature)
+        path.starts.append(len(prompt))
+        path.sampled.append(generation)
+        path.token_ids = [*prompt, *generation.token_ids.tolist()]
+        self._samples.append((path, len(path.sampled) - 1))
+        self._truncated = generation.finish_reason == "length"
+        reply = ChatReply(
+            text=text(generation.token_ids.tolist()),
+            reasoning="",
+            tool_calls=(),
+            finish_reason=generation.finish_reason,
+            num_tokens=len(generation.token_ids),
+            sample_id=len(self._samples) - 1,
+        )
+        path.messages = [*messages, reply.message]
+        if path not in self._paths:
+            self._paths.append(path)
+        return reply
+
+    async def judge(
+        self, messages: str | Sequence[Message], *, max_tokens: int = 512, temperature: float = 0.0
+    ) -> str:
+        asked = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+        generation = await self._generate(render(asked), max_tokens, temperature)
+        return text(generation.token_ids.tolist())
+
+    async def failed(self) -> BaseException:
+        return await asyncio.shield(self._failure)
+
+    async def close(self) -> Capture:
+        self.closed = True
+        kept = [number for number in range(len(self._samples)) if not self._left_out(number)]
+        places = {number: self._samples[number] for number in kept}
+        paths = [path for path in self._paths if any(place[0] is path for place in places.values())]
+        last = self._paths[-1] if self._paths else None
+        return Capture(
+            segments=tuple(
+                _segment(path, [place[1] for place in places.values() if place[0] is path]) for path in paths
+            ),
+            left_out=tuple(
+                LeftOut(reason=self._left_out(number), segment=_segment(path, [index]))
+                for number, (path, index) in enumerate(self._samples)
+                if self._left_out(number)
+            ),
+            ends={
+                number: Place(
+                    segment=next(n for n, one in enumerate(paths) if one is path),
+                    token=path.starts[index] + len(path.sampled[index].token_ids) - 1,
+                )
+                for number, (path, index) in places.items()
+            },
+            truncated=self._truncated,
+            prompt_text=text_of(last.messages[0].get("content")) if last else "",
+            reply_text=text_of(last.messages[-1].get("content")) if last else "",
+            info={"samples": float(len(self._samples))},
+        )
+
+    def _path(self, messages: list[Message]) -> tuple[_Path, list[int]]:
+        for path in self._paths:
+            known = len(path.messages)
+            if messages[:known] == path.messages:
+                return path, [*path.token_ids, *render(messages[known:])]
+        return _Path(messages, []), render(messages)
+
+    async def _generate(self, prompt: list[int], max_tokens: int, temperature: float) -> Generation:
+        self._num_calls += 1
+        request = GenerateRequest(
+            request_id=f"{self.request.rollout_id}/{self._num_calls}", token_ids=prompt, max_tokens=max_tokens,
+            temperature=temperature, seed=self.request.seed,
+        )  # fmt: skip
+        try:
+            return await self.request.generate(request)
+        except RunError as error:
+            if not self._failure.done():
+                self._failure.set_result(error)
+            raise
+
+
+def _segment(path: _Path, numbers: Sequence[int]) -> Segment:
+    """The path up to the last of the samples `numbers`, with those sampled."""
+    end = path.starts[numbers[-1]] + len(path.sampled[numbers[-1]].token_ids)
+    ids = np.array(path.token_ids[:end], np.int32)
+    sampled, logprobs = np.zeros(end, np.bool_), np.zeros(end, np.float32)
+    versions = np.full(end, NOT_SAMPLED, np.int32)
+    for number in numbers:
+        generation, start = path.sampled[number], path.starts[number]
+        span = slice(start, start + len(generation.token_ids))
+        sampled[span], logprobs[span], versions[span] = True, generation.logprobs, generation.versions
+    return Segment(token_ids=ids, sampled=sampled, logprobs=logprobs, versions=versions)
+
+
+class FakeGateway:
+    """Opens `FakeSession`s, which are kept in `sessions`.
+
+    Args:
+        left_out: from sample_id to the reason for which it does not train; empty: it trains.
+    """
+
+    def __init__(self, max_length: int = 4096, left_out: Callable[[int], str] = lambda sample: "") -> None:
+        self.sessions: list[FakeSession] = []
+        self.running = False
+        self._max_length = max_length
+        self._left_out = left_out
+
+    @classmethod
+    def from_plan(cls, _options: object, context: GatewayContext) -> FakeGateway:
+        """As a factory of a spec."""
+        return cls(context.max_length)
+
+    async def start(self) -> None:
+        self.running = True
+
+    def open(self, request: SessionRequest) -> FakeSession:
+        self.sessions.append(FakeSession(request, self._max_length, self._left_out))
+        return self.sessions[-1]
+
+    async def stop(self) -> None:
+        self.running = False
