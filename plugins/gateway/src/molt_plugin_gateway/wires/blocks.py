@@ -7,7 +7,7 @@ signatures and callers are dropped, redacted thinking too: it is never ours.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 from attrs import Factory, define
 
@@ -54,16 +54,14 @@ def read_turns(messages: Node, changes: ToolChanges) -> list[Turn]:
         match role := message["role"].text():
             case "assistant":
                 turns.append(_assistant(message["content"]))
-            case "user":
-                turns += _user(message["content"], "user", changes)
-            case "system":
-                turns += _user(message["content"], "system", changes)
+            case "user" | "system":
+                turns += _others(message["content"], role, changes)
             case _:
                 raise message["role"].problem(f"role {role!r} is not known")
     return turns
 
 
-def _user(content: Node, role: Any, changes: ToolChanges) -> list[Turn]:
+def _others(content: Node, role: Literal["user", "system"], changes: ToolChanges) -> list[Turn]:
     if not isinstance(content.value, list):
         return [Turn(role=role, content=read_parts(content))]
     turns: list[Turn] = []

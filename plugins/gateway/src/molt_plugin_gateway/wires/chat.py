@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from molt_plugin_gateway.exchange import Answer, BadRequest, Call, Choice, Tool, ToolCall, Turn, Usage
+from molt_plugin_gateway.exchange import Answer, BadRequest, Call, Choice, ToolCall, Turn, Usage
 from molt_plugin_gateway.wires.content import read_parts
 from molt_plugin_gateway.wires.frames import DONE, frame
 from molt_plugin_gateway.wires.hints import read_hints
 from molt_plugin_gateway.wires.node import Node, screen
-from molt_plugin_gateway.wires.openai import openai_choice, openai_error, openai_format, openai_logprobs
-from molt_plugin_gateway.wires.tools import custom_tool, function_tool, hosted_type, unique
+from molt_plugin_gateway.wires.openai import (
+    openai_choice,
+    openai_error,
+    openai_format,
+    openai_logprobs,
+    openai_tools,
+)
 
 REFUSED = {
     "audio": "the model answers with text only",
@@ -56,7 +61,7 @@ class Chat:
         turns = tuple(_read_message(message) for message in root["messages"].items())
         if not turns:
             raise root["messages"].problem("at least one message is needed")
-        tools, hosted = _read_tools(root["tools"])
+        tools, hosted = openai_tools([root["tools"]])
         choice, tools = openai_choice(root["tool_choice"], tools)
         longest = root["max_completion_tokens"].count() or root["max_tokens"].count()
         return Call(
@@ -133,10 +138,8 @@ class Chat:
 def _read_message(message: Node) -> Turn:
     content = message["content"]
     match role := message["role"].text():
-        case "system" | "developer":
-            return Turn(role="system", content=read_parts(content))
-        case "user":
-            return Turn(role="user", content=read_parts(content))
+        case "system" | "developer" | "user":
+            return Turn(role="user" if role == "user" else "system", content=read_parts(content))
         case "tool":
             return Turn(role="tool", content=read_parts(content), tool_call_id=message["tool_call_id"].name())
         case "assistant":
@@ -164,21 +167,6 @@ def _read_call(call: Node) -> ToolCall:
     return ToolCall(id=call["id"].name(), name=body["name"].name(), arguments=arguments, custom=custom)
 
 
-def _read_tools(nodes: Node) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
-    """Tools, and what to say of the hosted ones."""
-    tools: list[tuple[Node, Tool]] = []
-    hosted: list[str] = []
-    for node in nodes.items():
-        match node["type"].value:
-            case "function":
-                tools.append((node, function_tool(node["function"], "parameters")))
-            case "custom":
-                tools.append((node, custom_tool(node["custom"])))
-            case _:
-                hosted.append(f"tools.{hosted_type(node)}")
-    return unique(tools), tuple(hosted)
-
-
 def _head(answer_id: str, created_s: int, model: str, kind: str) -> dict[str, Any]:
     return {"id": f"chatcmpl-{answer_id}", "object": kind, "created": created_s, "model": model}
 
@@ -196,11 +184,7 @@ def _message(turn: Turn) -> dict[str, Any]:
 def _tool_call(call: ToolCall) -> dict[str, Any]:
     if call.custom:
         return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}
-    return {
-        "id": call.id,
-        "type": "function",
-        "function": {"name": call.name, "arguments": call.arguments},
-    }
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

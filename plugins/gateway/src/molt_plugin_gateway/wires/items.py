@@ -90,13 +90,10 @@ def _assistant(pieces: Sequence[tuple[int, Any]]) -> Turn:
 def _other_turn(item: Node) -> Turn | None:
     match kind := _kind(item):
         case "message":
-            match role := item["role"].text():
-                case "system" | "developer":
-                    return Turn(role="system", content=read_parts(item["content"]))
-                case "user":
-                    return Turn(role="user", content=read_parts(item["content"]))
-                case _:
-                    raise item["role"].problem(f"role {role!r} is not known")
+            role = item["role"].text()
+            if role not in ("system", "developer", "user"):
+                raise item["role"].problem(f"role {role!r} is not known")
+            return Turn(role="user" if role == "user" else "system", content=read_parts(item["content"]))
         case "function_call_output" | "custom_tool_call_output":
             return Turn(role="tool", content=read_parts(item["output"]), tool_call_id=item["call_id"].name())
         case "item_reference":

@@ -29,6 +29,7 @@ REFUSED = {
 FOLLOW_RUN = ("temperature", "top_p", "top_k")
 
 _ERROR_TYPES = {"invalid_api_key": "authentication_error", "not_found": "not_found_error"}
+_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 _NOTHING_YET = Usage(prompt_tokens=0, completion_tokens=0)
 
@@ -137,15 +138,12 @@ def _read_choice(choice: Node, tools: tuple[Tool, ...]) -> tuple[Choices, bool]:
     if not choice.given:
         return "auto", True
     parallel = not choice["disable_parallel_tool_use"].flag()
-    match choice["type"].text():
-        case "tool":
-            return find(tools, choice["name"]), parallel
-        case "any":
-            return mode(Node("required", choice.path), tools), parallel
-        case "required":
-            raise choice["type"].problem("'required' is not known; auto, any, tool and none are")
-        case _:
-            return mode(choice["type"], tools), parallel
+    kind = choice["type"].text()
+    if kind == "tool":
+        return find(tools, choice["name"]), parallel
+    if kind not in _CHOICES:
+        raise choice["type"].problem(f"{kind!r} is not known; auto, any, tool and none are")
+    return mode(Node(_CHOICES[kind], choice.path), tools), parallel
 
 
 def _read_format(form: Node) -> str | None:

@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from molt_plugin_gateway.exchange import BadRequest, TokenLogprob, Tool
 from molt_plugin_gateway.wires.node import Node
-from molt_plugin_gateway.wires.tools import Choices, find, hosted_type, mode
+from molt_plugin_gateway.wires.tools import (
+    Choices,
+    custom_tool,
+    find,
+    function_tool,
+    hosted_type,
+    mode,
+    unique,
+)
+
+
+def openai_tools(lists: Iterable[Node]) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+    """Tools, whose definitions are nested or flat, and what to say of the hosted ones."""
+    tools: list[tuple[Node, Tool]] = []
+    hosted: list[str] = []
+
+    def read(node: Node, namespace: str = "") -> None:
+        match kind := node["type"].value:
+            case "function" | "custom":
+                body = node[kind] if node[kind].given else node
+                tool = (
+                    custom_tool(body, namespace=namespace)
+                    if kind == "custom"
+                    else function_tool(body, "parameters", namespace=namespace)
+                )
+                tools.append((node, tool))
+            case "namespace" if not namespace:
+                for inner in node["tools"].items():
+                    read(inner, node["name"].name())
+            case _:
+                hosted.append(f"tools.{hosted_type(node)}")
+
+    for one in lists:
+        for node in one.items():
+            read(node)
+    return unique(tools), tuple(hosted)
 
 
 def openai_choice(choice: Node, tools: tuple[Tool, ...]) -> tuple[Choices, tuple[Tool, ...]]:

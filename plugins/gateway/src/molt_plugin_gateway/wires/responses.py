@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from molt_plugin_gateway.exchange import Answer, BadRequest, Call, ContextOverflow, Tool, Turn, Usage
+from molt_plugin_gateway.exchange import Answer, BadRequest, Call, ContextOverflow, Turn, Usage
 from molt_plugin_gateway.wires.content import read_parts
 from molt_plugin_gateway.wires.frames import frame
 from molt_plugin_gateway.wires.hints import read_hints
 from molt_plugin_gateway.wires.items import read_turns, write_items
 from molt_plugin_gateway.wires.node import Node, screen
-from molt_plugin_gateway.wires.openai import openai_choice, openai_error, openai_format
-from molt_plugin_gateway.wires.tools import custom_tool, function_tool, hosted_type, unique
+from molt_plugin_gateway.wires.openai import openai_choice, openai_error, openai_format, openai_tools
 
 _STATELESS = "nothing is stored here; send the whole history as input"
 REFUSED = {
@@ -50,7 +49,7 @@ class Responses:
             raise root["input"].problem("at least one message is needed")
         if root["instructions"].given:
             turns.insert(0, Turn(role="system", content=read_parts(root["instructions"])))
-        tools, hosted = _read_tools(root)
+        tools, hosted = openai_tools(_tool_lists(root))
         choice, tools = openai_choice(root["tool_choice"], tools)
         include = {one.text() for one in root["include"].items()}
         return Call(
@@ -140,30 +139,10 @@ class Responses:
         return frame({"type": kind, "sequence_number": number, **data}, event=kind)
 
 
-def _read_tools(root: Node) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
-    """Tools of the request and of items that bring some, and what to say of the hosted ones."""
-    tools: list[tuple[Node, Tool]] = []
-    hosted: list[str] = []
-
-    def read(node: Node, namespace: str = "") -> None:
-        match node["type"].value:
-            case "function":
-                tools.append((node, function_tool(node, "parameters", namespace=namespace)))
-            case "custom":
-                tools.append((node, custom_tool(node, namespace=namespace)))
-            case "namespace" if not namespace:
-                for inner in node["tools"].items():
-                    read(inner, node["name"].name())
-            case _:
-                hosted.append(f"tools.{hosted_type(node)}")
-
-    lists = [root["tools"]]
-    if not isinstance(root["input"].value, str):
-        lists += [item["tools"] for item in root["input"].items() if item["tools"].given]
-    for one in lists:
-        for node in one.items():
-            read(node)
-    return unique(tools), tuple(hosted)
+def _tool_lists(root: Node) -> list[Node]:
+    """Those of the request, and of items that bring some."""
+    items = root["input"].items() if isinstance(root["input"].value, list) else []
+    return [root["tools"], *(item["tools"] for item in items)]
 
 
 def _response(answer_id: str, created_s: int, call: Call, status: str) -> dict[str, Any]:
@@ -176,16 +155,9 @@ def _response(answer_id: str, created_s: int, call: Call, status: str) -> dict[s
         "output": [],
         "error": None,
         "incomplete_details": None,
-        "instructions": None,
-        "metadata": {},
         "parallel_tool_calls": call.parallel_tool_calls,
         "tool_choice": call.tool_choice if isinstance(call.tool_choice, str) else "required",
         "tools": [],
-        "temperature": None,
-        "top_p": None,
-        "max_output_tokens": call.max_tokens,
-        "previous_response_id": None,
-        "store": False,
         "usage": None,
     }
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
+
+from attrs import evolve
 
 from molt_plugin_gateway.exchange import Tool, ToolCall
 from molt_plugin_gateway.wires.node import Node
@@ -15,17 +18,9 @@ CUSTOM_PARAMETERS: dict[str, Any] = {
 }
 """How a template shows a custom tool, whose input is plain text."""
 
-HOSTED = (
-    "web_search",
-    "web_fetch",
-    "file_search",
-    "code_interpreter",
-    "code_execution",
-    "image_generation",
-    "mcp",
-    "tool_search",
-    "programmatic_tool_calling",
-    "advisor",
+HOSTED = re.compile(
+    "web_search|web_fetch|file_search|code_interpreter|code_execution|image_generation|mcp|tool_search"
+    "|programmatic_tool_calling|advisor"
 )
 """Beginnings of the types of tools that a provider runs. They are left out, with one warning a session: the agent
 can't run them, and the model does not miss what it is not shown."""
@@ -46,41 +41,36 @@ def wire_name(call: ToolCall) -> str:
 def function_tool(definition: Node, schema: str, *, namespace: str = "") -> Tool:
     """`schema` is the field that holds the JSON schema of the arguments."""
     definition[schema].json()  # refuses what no template can show
-    name = definition["name"].name()
-    return Tool(
-        name=flat_name(namespace, name),
-        description=definition["description"].text(""),
-        parameters=definition[schema].value or {},
-        namespace=namespace,
-        wire_name=name if namespace else "",
-    )
+    return _tool(definition, definition[schema].value or {}, namespace, more="")
 
 
 def custom_tool(definition: Node, *, namespace: str = "") -> Tool:
     """A grammar is told to the model, not enforced."""
-    name, description = definition["name"].name(), definition["description"].text("")
-    form = definition["format"]
+    form, rule = definition["format"], ""
     if form.given and form["type"].text() == "grammar":
         grammar = (
             form["grammar"] if form["grammar"].given else form
         )  # Chat Completions nests it, Responses doesn't
-        description += (
-            f"\n\nThe input follows this {grammar['syntax'].text()} grammar:\n{grammar['definition'].text()}"
-        )
+        syntax, text = grammar["syntax"].text(), grammar["definition"].text()
+        rule = f"\n\nThe input follows this {syntax} grammar:\n{text}"
+    return evolve(_tool(definition, CUSTOM_PARAMETERS, namespace, more=rule), custom=True)
+
+
+def _tool(definition: Node, parameters: Mapping[str, Any], namespace: str, *, more: str) -> Tool:
+    name = definition["name"].name()
     return Tool(
         name=flat_name(namespace, name),
-        description=description,
-        parameters=CUSTOM_PARAMETERS,
+        description=definition["description"].text("") + more,
+        parameters=parameters,
         namespace=namespace,
         wire_name=name if namespace else "",
-        custom=True,
     )
 
 
 def hosted_type(tool: Node) -> str:
     """The type of a hosted tool; another unknown type is refused, since the agent would miss that tool."""
     kind = tool["type"].text()
-    if not kind.startswith(HOSTED):
+    if not HOSTED.match(kind):
         raise tool["type"].problem(
             f"tools of type {kind!r} have no schema here; define a function tool of the same name"
         )
