@@ -122,6 +122,11 @@ class Session(Protocol):
         """Name to ask for; any name is served by the policy."""
         ...
 
+    @property
+    def num_samples(self) -> int:
+        """Replies that the policy has given so far."""
+        ...
+
     async def chat(
         self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] = (),
         max_tokens: int | None = None,
@@ -154,12 +159,14 @@ class Result:
     truncated: bool = False
     """A limit of the agent's own (turns, time) ended it."""
     workspace: Path | None = None
-    """Folder that the agent worked in; graders may read it. Removed after grading if it is temporary."""
+    """Folder that the agent worked in; graders may read it."""
     info: Mapping[str, float] = field(factory=dict)
     """Numbers worth a metric."""
 
 
 class Agent(Protocol):
+    """A method `close`, if there is one, is called after grading, also after an error: to remove a workspace, say."""
+
     async def run(self, task: AgentTask, session: Session) -> Result | float | None:
         """Do the task. A plain number is taken as the reward.
 

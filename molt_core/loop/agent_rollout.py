@@ -12,8 +12,8 @@ from molt_core.api.gateway import Capture, Gateway, Generate, RecordedSession
 from molt_core.experience import Rollout
 from molt_core.loop.draft import Draft
 from molt_core.loop.ports import RolloutRequest
-from molt_core.loop.session_rollout import close, run_in_session
-from molt_core.loop.user_code import failed, numbers_of, score_of, user_code
+from molt_core.loop.session_rollout import UNWIND_S, close, run_in_session
+from molt_core.loop.user_code import Excluded, failed, numbers_of, score_of, user_code
 
 
 async def run_agent(
@@ -43,6 +43,12 @@ async def run_agent(
             timeout_s=request.timeout_s,
         )
         agent = await user_code("agent_error", make_agent)
+        try:
+            await run_and_grade(agent, task, draft, session)
+        finally:
+            await _close(agent, draft)
+
+    async def run_and_grade(agent: Agent, task: AgentTask, draft: Draft, session: RecordedSession) -> None:
         draft.doing = "running the agent"
         result = _result(await user_code("agent_error", agent.run, task, session))
         draft.info.update(numbers_of(result.info, "the agent", "agent_error"))
@@ -54,10 +60,18 @@ async def run_agent(
             return
         draft.doing = "grading the result"
         reply = _reply(result, capture, draft, session)
-        graded = await user_code("reward_error", environment.score, row, reply, timeout_s=env_timeout_s)
+        graded = await user_code("reward_error", environment.score, task.row, reply, timeout_s=env_timeout_s)
         draft.score = score_of(graded)
 
     return await run_in_session(request, play, gateway=gateway, generate=generate)
+
+
+async def _close(agent: Agent, draft: Draft) -> None:
+    if (end := getattr(agent, "close", None)) is not None:
+        try:
+            await user_code("agent_error", end, timeout_s=UNWIND_S)
+        except Excluded as excluded:
+            draft.notes.append(f"close() of the agent failed: {excluded.detail}")
 
 
 def _result(returned: Any) -> Result:

@@ -65,6 +65,10 @@ class FakeSession:
         self._num_calls = 0
         self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
+    @property
+    def num_samples(self) -> int:
+        return len(self._samples)
+
     async def chat(
         self, messages: Sequence[Message], *, tools: Sequence[Message] = (), max_tokens: int | None = None
     ) -> ChatReply:

@@ -50,7 +50,10 @@ def rollout_of(
     class Solver:
         pass
 
-    Solver.run = staticmethod(run)
+    if isinstance(run, type):
+        Solver = run
+    else:
+        Solver.run = staticmethod(run)
     request = RolloutRequest(
         rollout_id="0-0", group_id="0", task=Task(task_id="t", row=row or {"question": "hi"}), temperature=1.0,
         max_tokens=16, seed=1, timeout_s=timeout_s,
@@ -127,6 +130,28 @@ def test_text_and_workspace_of_the_result_go_to_the_grader(tmp_path):
     rollout = rollout_of(then(Result(text="42", workspace=tmp_path)), environment=environment)
 
     assert (rollout.reward, rollout.reply_text) == (1.0, "42")
+
+
+@pytest.mark.parametrize(("returned", "reason"), [(Result(text="4"), ""), ("wrong", "agent_error")])
+def test_an_agent_is_closed_after_grading_and_a_failure_to_close_is_only_noted(tmp_path, returned, reason):
+    order = []
+
+    class Solver:
+        async def run(self, task, session):
+            await session.chat(ask("go"))
+            assert session.num_samples == 1
+            return returned
+
+        def close(self):
+            order.append("closed")
+            raise OSError("busy")
+
+    environment = Grader(lambda reply: order.append("graded") or 1.0)
+    rollout = rollout_of(Solver, environment=environment)
+
+    assert order == (["closed"] if reason else ["graded", "closed"])
+    assert rollout.reason == reason
+    assert "close() of the agent failed: OSError: busy" in rollout.detail
 
 
 def test_a_grader_may_ask_the_engines_and_that_is_not_recorded():

@@ -110,6 +110,10 @@ class GatewaySession:
     def model(self) -> str:
         return MODEL
 
+    @property
+    def num_samples(self) -> int:
+        return len(self._forest.samples)
+
     async def chat(
         self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] = (),
         max_tokens: int | None = None,
