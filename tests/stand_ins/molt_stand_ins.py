@@ -9,10 +9,12 @@ from molt_core.api.facts import LOCAL_PROCESS, MIXED_VERSIONS, SAMPLED_LOGPROBS,
 from molt_core.api.findings import error
 from molt_core.api.options import option, options
 from molt_core.api.spec import (
+    AgentSpec,
     EngineSpec,
     EnvironmentSpec,
     EstimatorSpec,
     ExecutorSpec,
+    GatewaySpec,
     HookSpec,
     LossSpec,
     ModelSpec,
@@ -55,6 +57,11 @@ class Sized:
 class Board:
     every: int = option(1, help="write every N steps", ge=1)
     folder: Path = option(Path("board"), help="where")
+
+
+@options
+class Http:
+    port: int = option(0, help="where to listen", ge=0)
 
 
 def logprobs(_options: Any) -> Facts:
@@ -101,6 +108,9 @@ VERIFY = spec(EnvironmentSpec, "verify", columns=(("prompt", "messages"), ("answ
 VLLM = spec(EngineSpec, "vllm", options=Vllm, facts=logprobs)
 TRANSFORMERS = spec(EngineSpec, "transformers", options=Embedded, facts=no_logprobs)
 FSDP = spec(TrainerSpec, "fsdp", facts=one_version)
+WALKER = spec(AgentSpec, "walker")
+JUDGE = spec(AgentSpec, "judge", grades=True)
+HTTP = spec(GatewaySpec, "http", options=Http)
 LOCAL = spec(ExecutorSpec, "local")
 RAY = spec(ExecutorSpec, "ray")
 TINY = spec(ModelSpec, "tiny", max_length=1024)
@@ -113,7 +123,7 @@ _OWNERS = {
     "arithmetic": "molt-plugin-envs", "verify": "molt-plugin-envs", "vllm": "molt-plugin-vllm",
     "transformers": "molt-plugin-transformers", "fsdp": "molt-plugin-fsdp", "local": "molt-core",
     "ray": "molt-core", "tiny": "molt-plugin-models", "smollm2-135m-instruct": "molt-plugin-models",
-    "tensorboard": "molt-plugin-tracking",
+    "tensorboard": "molt-plugin-tracking", "http": "molt-plugin-gateway",
 }  # fmt: skip
 
 SCAN = Scan(
