@@ -32,6 +32,7 @@ class Session:
     anthropic_base_url: str = "http://127.0.0.1:9/s/x"
     api_key: str = "key"
     model: str = "policy"
+    num_samples: int = 1
 
 
 @pytest.fixture(autouse=True)
@@ -40,12 +41,14 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     yield folder
-    assert not list(folder.glob("molt-home-*")), "a home is left behind"
+    assert not list(folder.iterdir()), "a folder is left behind"
 
 
 def run(
-    code: str, *words: str, row: Mapping[str, Any] | None = None, timeout_s: float = 60.0, **options: Any
-) -> Result:
+    code: str, *words: str, row: Mapping[str, Any] | None = None, timeout_s: float = 60.0, num_samples: int = 1,
+    **options: Any,
+) -> tuple[Result, dict[str, str]]:  # fmt: skip
+    """Result, and the files of the workspace as a grader would find them."""
     task = AgentTask(
         task_id="train/000001",
         row=row or {},
@@ -53,11 +56,16 @@ def run(
         timeout_s=timeout_s,
     )
     agent = CommandAgent(CommandOptions(**{"argv": (sys.executable, "-c", code, *words), **options}))
-    return asyncio.run(agent.run(task, Session()))  # type: ignore[arg-type]
+    try:
+        result = asyncio.run(agent.run(task, Session(num_samples=num_samples)))  # type: ignore[arg-type]
+        assert result.workspace is not None
+        return result, {path.name: path.read_text() for path in result.workspace.iterdir() if path.is_file()}
+    finally:
+        agent.close()
 
 
 def look(*words: str, **given: Any) -> dict[str, Any]:
-    text = run(LOOK, *words, **given).text
+    text = run(LOOK, *words, **given)[0].text
     assert text is not None
     return json.loads(text)  # type: ignore[no-any-return]
 
@@ -102,16 +110,14 @@ def test_its_workspace_is_a_copy_of_a_folder_that_a_column_may_name_and_the_rows
 
 
 @pytest.mark.parametrize("files", [{"../x": "1"}, {"/etc/x": "1"}, ["x"]])
-def test_files_outside_the_workspace_are_refused(files: Any, temporary: Path) -> None:
+def test_files_outside_the_workspace_are_refused(files: Any) -> None:
     with pytest.raises(ValueError, match="column files"):
         run("", row={"files": files})
-    assert not list(temporary.iterdir())
 
 
 def test_the_workspace_is_left_for_the_grader() -> None:
-    result = run("open('made', 'w').write('x'); print('done\\n')")
-    assert result.workspace is not None
-    assert (result.workspace / "made").read_text() == "x"
+    result, files = run("open('made', 'w').write('x'); print('done\\n')")
+    assert files == {"made": "x"}
     assert (result.text, result.reward, result.truncated) == ("done", None, False)
 
 
@@ -122,12 +128,12 @@ def test_the_workspace_is_left_for_the_grader() -> None:
 def test_the_answer_is_its_output_the_last_reply_or_a_file(answer: str, text: str | None) -> None:
     code = "import os, pathlib; print('out'); pathlib.Path('a.txt').write_text('file')\n"
     code += "pathlib.Path(os.environ['HOME'], 'b.txt').write_text('home')"
-    assert run(code, answer=answer).text == text
+    assert run(code, answer=answer)[0].text == text
 
 
 def test_an_exit_code_is_graded_or_fails_as_the_option_says() -> None:
     code = "import sys; print('partly'); print('because', file=sys.stderr); sys.exit(3)"
-    graded = run(code)
+    graded, _ = run(code)
     assert (graded.text, graded.info["command_failed"]) == ("partly", 1.0)
     with pytest.raises(RuntimeError, match=r"ended with exit code 3; its stderr ended: because"):
         run(code, on_exit_code="fail")
@@ -148,15 +154,21 @@ def test_what_never_ran_or_was_killed_fails_whatever_the_option(
 ) -> None:
     with pytest.raises(RuntimeError, match=words):
         run(code)
-    assert not list(temporary.iterdir())
+
+
+@pytest.mark.parametrize("code", ["print('no key')", "import sys; sys.exit('no key')"])
+def test_one_that_never_asked_the_policy_fails_with_what_it_said(code: str) -> None:
+    with pytest.raises(
+        RuntimeError, match=r"never asked the policy, and ended with .; its std(out|err) ended: no key"
+    ):
+        run(code, num_samples=0)
 
 
 def test_one_that_reached_its_deadline_is_truncated_and_graded() -> None:
-    result = run("import time; print('so far', flush=True); time.sleep(60)", timeout_s=2.5, grace_s=0.1)
+    result, _ = run("import time; print('so far', flush=True); time.sleep(60)", timeout_s=2.5, grace_s=0.1)
     assert (result.text, result.truncated, result.info["command_timed_out"]) == ("so far", True, 1.0)
 
 
-def test_what_can_not_be_started_says_so(temporary: Path) -> None:
+def test_what_can_not_be_started_says_so() -> None:
     with pytest.raises(RuntimeError, match="'/no/such' could not be started: No such file"):
         run("", argv=("/no/such", "x"))
-    assert not list(temporary.iterdir())

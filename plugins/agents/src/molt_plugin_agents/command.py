@@ -34,36 +34,41 @@ class CommandAgent:
     def __init__(self, options: CommandOptions) -> None:
         self._options = options
         self._recipe: Recipe = load_recipe(options.recipe)
+        self._folders: tuple[Path, ...] = ()
 
     async def run(self, task: AgentTask, session: Session) -> Result:
         """Run the command to its end or its deadline.
 
         Raises:
-            RuntimeError: it could not be started, was killed by a signal, or failed by `on_exit_code`.
+            RuntimeError: it could not be started, was killed by a signal, never asked the policy, or failed
+                by `on_exit_code`.
             ValueError: a placeholder or a file of the task makes no sense.
         """
         home, workspace = (Path(tempfile.mkdtemp(prefix=f"molt-{name}-")) for name in ("home", "workspace"))
+        self._folders = (home, workspace)
         values = {**{name: _text(value) for name, value in task.row.items()},
             "prompt": task.prompt, "base_url": session.base_url, "anthropic_base_url": session.anthropic_base_url,
             "api_key": session.api_key, "model": session.model, "workspace": str(workspace), "home": str(home),
             "task_id": task.task_id, "python": sys.executable
         }  # fmt: skip
-        try:
-            await asyncio.to_thread(self._prepare, task, home, workspace, values)
-            finished = await self._run(task, home, workspace, values)
-            if problem := self._problem(finished):
-                raise RuntimeError(problem)
-            text = await asyncio.to_thread(self._answer, finished, values)
-        except BaseException:
-            await asyncio.to_thread(shutil.rmtree, workspace, ignore_errors=True)
-            raise
-        finally:
-            await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
-        info = {
-            "command_failed": float(finished.exit_code != 0),
-            "command_timed_out": float(finished.timed_out),
-        }
-        return Result(text=text, truncated=finished.timed_out, workspace=workspace, info=info)
+        await asyncio.to_thread(self._prepare, task, home, workspace, values)
+        finished = await self._run(task, home, workspace, values)
+        if problem := self._problem(finished, session.num_samples):
+            raise RuntimeError(problem)
+        return Result(
+            text=await asyncio.to_thread(self._answer, finished, values),
+            truncated=finished.timed_out,
+            workspace=workspace,
+            info={
+                "command_failed": float(finished.exit_code != 0),
+                "command_timed_out": float(finished.timed_out),
+            },
+        )
+
+    def close(self) -> None:
+        """Remove what it worked in."""
+        for folder in self._folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _prepare(self, task: AgentTask, home: Path, workspace: Path, values: Mapping[str, str]) -> None:
         (home / "tmp").mkdir()
@@ -108,13 +113,19 @@ class CommandAgent:
             env[name] = fill(value, values) if equals else os.environ[name]
         return env
 
-    def _problem(self, finished: Finished) -> str:
+    def _problem(self, finished: Finished, num_samples: int) -> str:
         """Why the rollout failed; empty where its end is one to grade."""
         code = finished.exit_code
-        given_up = self._options.on_exit_code == "grade" and code > 0 and code not in NEVER_STARTED
-        if code == 0 or finished.timed_out or given_up:
+        if not num_samples:
+            how = f"never asked the policy, and {'ran out of time' if finished.timed_out else f'ended with {code}'}"
+        elif finished.timed_out or code == 0:
             return ""
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        elif code < 0:
+            how = f"was killed by signal {-code}"
+        elif self._options.on_exit_code == "fail" or code in NEVER_STARTED:
+            how = f"ended with exit code {code}"
+        else:
+            return ""
         streams = (("stderr", finished.stderr), ("stdout", finished.stdout))
         ends = [f"; its {name} ended: {text[-TAIL:].strip()}" for name, text in streams if text.strip()]
         return f"the command {how}{''.join(ends[:1]) or '; it printed nothing'}"

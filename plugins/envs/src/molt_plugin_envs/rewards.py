@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from molt_core.api import columns
 from molt_core.api.environment import Graded, Reply, Row, Score
+from molt_core.api.python_file import split
 from molt_plugin_envs.numbers import last_number
 from molt_plugin_envs.reward_file import RewardFunction
-from molt_plugin_envs.reward_option import RewardOptions, names, split
+from molt_plugin_envs.reward_option import RewardOptions, names
 
 Grader = Callable[[str, Row, Reply], Any]
 
