@@ -127,8 +127,7 @@ class GatewaySession:
                 text="", reasoning="", tool_calls=(), finish_reason="length", num_tokens=0, sample_id=-1
             )
         except BadRequest as problem:
-            at = f"{problem.param}: " if problem.param else ""
-            raise ValueError(f"{at}{problem.message}") from problem
+            raise ValueError(problem.message) from problem
         self._mark_delivered(sampled)
         (choice,) = sampled.answer.choices
         return ChatReply(

@@ -66,7 +66,8 @@ class Parser:
             elif self.reasoning is not None:
                 reasoning, rest = self.reasoning.split(text, prompt_tail)
             calls: Calls = ()
-            if self.calls is not None:
+            # without tools, what looks like a call is text: agents define formats of their own in it
+            if self.calls is not None and tools:
                 rest, calls = self.calls.split(rest, tools)
             return ParsedReply(text=rest, reasoning=reasoning or None, calls=calls)
         # vLLM's parsers may raise anything on what a model makes up; the reply is then plain text

@@ -41,7 +41,7 @@ class ParsedReply:
     reasoning: str | None
     """None where the reply holds no reasoning."""
     calls: tuple[tuple[str, str], ...]
-    """(name, arguments as JSON text) of each tool call; names as the model wrote them."""
+    """(name, arguments as JSON text) of each tool call; names as the model wrote them. None without tools."""
 
 
 class ReplyParser(Protocol):
