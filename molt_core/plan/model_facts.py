@@ -55,11 +55,18 @@ def model_facts(
             source="packaged", max_length=spec.max_length, has_tokenizer=True, has_chat_template=True
         )
         return facts, tuple(_absent(spec, said))
-    folder = Path(run.model)
+    folder = model_folder(run.model)
     if os.path.exists(folder) or not _HUB_ID.fullmatch(run.model) or run.model.startswith("."):
         return read_folder(folder), tuple(_folder_findings(folder, said))
     message = f"model {run.model!r} is on the Hugging Face hub: its length and files are known once it is downloaded"
     return ModelFacts(source="hub"), (Finding("note", "M401", message, (said,)),)
+
+
+def model_folder(model: str) -> Path:
+    """The folder that `--model` names; of a run's folder its latest checkpoint."""
+    folder = Path(model)
+    latest = folder / "latest"
+    return latest if latest.is_dir() and not (folder / "config.json").exists() else folder
 
 
 def read_folder(folder: Path) -> ModelFacts:
@@ -107,6 +114,9 @@ def _folder_findings(folder: Path, said: Source) -> Iterator[Finding]:
         yield error("M403", f"--model {folder} {problem}", said, fix="molt plugins list --slot models")
         return
     facts = read_folder(folder)
+    if (folder / "plan.json").is_file() and not (folder / "config.json").exists():
+        yield error("M403", f"--model {folder} is the folder of a run that has saved no checkpoint", said)
+        return
     if not read_json(folder / "config.json"):
         yield error("M404", f"{folder} has no readable config.json, so it is no Hugging Face model", said)
     if not any(folder.glob("*.safetensors")) and not any(folder.glob("pytorch_model*.bin")):

@@ -87,6 +87,11 @@ class Console:
         """One line beside the steps; never cut, since it may hold a path or an error."""
         self._write(f"{text}\n")
 
+    def progress(self, text: str) -> None:
+        """The last line, where that is alive."""
+        if self._live:
+            self._write(cut(text, self.width))
+
     def close(self) -> None:
         """Leave the terminal on a fresh line. May be called twice."""
         self._write("")
@@ -118,17 +123,15 @@ class Console:
         line = step_line(
             event.step, event.metrics, num_steps=num_steps, rewards=self._rewards,
             left_s=sum(recent) / len(recent) * (num_steps - event.step),
-            columns=self._width(), plain=self._ascii,
+            columns=self.width, plain=self._ascii,
         )  # fmt: skip
         self._print(line)
 
     def _show_coming(self) -> None:
         self._num_rollouts += 1
         run = self._plan["run"]
-        if self._live:
-            total = run["prompts_per_step"] * run["group_size"]
-            text = f"step {len(self._rewards) + 1}: {min(self._num_rollouts, total)}/{total} rollouts"
-            self._write(cut(text, self._width()))
+        total = run["prompts_per_step"] * run["group_size"]
+        self.progress(f"step {len(self._rewards) + 1}: {min(self._num_rollouts, total)}/{total} rollouts")
 
     def _close(self, event: RunFinished) -> None:
         before, after = (self._evals[0], self._evals[-1]) if len(self._evals) > 1 else (None, None)
@@ -145,13 +148,14 @@ class Console:
             checkpoint=str(_short(event.checkpoint)) if event.checkpoint else "",
             next_steps=tuple(self._next_steps(event)),
         )
-        for number_of_line, line in enumerate(closing_lines(closing, self._width())):
+        for number_of_line, line in enumerate(closing_lines(closing, self.width)):
             self._write(f"{BOLD}{line}{PLAIN}\n" if self._colours and number_of_line == 1 else f"{line}\n")
 
     def _next_steps(self, event: RunFinished) -> Iterator[tuple[str, str]]:
         folder = self._run_folder
         if event.checkpoint:
             yield "train it further", f"molt run {folder / 'config.toml'} --model {folder / 'latest'}"
+            yield "evaluate it", f"molt eval {folder / 'config.toml'} --model {folder / 'latest'}"
             yield "load it", f"AutoModelForCausalLM.from_pretrained({str(folder / 'latest')!r})"
         yield "again, other seed", f"molt run {folder / 'config.toml'} --seed {self._plan['run']['seed'] + 1}"
         if any(part["name"] == "tensorboard" for part in self._plan["parts"].get("hooks", ())):
@@ -159,11 +163,13 @@ class Console:
         else:
             yield "read the numbers", str(folder / "metrics.jsonl")
 
-    def _width(self) -> int:
+    @property
+    def width(self) -> int:
+        """Cells of a line."""
         return self._columns or shutil.get_terminal_size((UNKNOWN_COLUMNS, 24)).columns
 
     def _print(self, line: str, colour: str = "") -> None:
-        line = cut(line, self._width())
+        line = cut(line, self.width)
         self._write(f"{colour}{line}{PLAIN}\n" if colour and self._colours else f"{line}\n")
 
     def _write(self, text: str) -> None:

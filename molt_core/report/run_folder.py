@@ -60,6 +60,11 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
+    def episodes(self) -> Path:
+        """One line for each rollout of `molt eval`."""
+        return self.path / "episodes.jsonl"
+
+    @property
     def ledger(self) -> Path:
         return self.path / "ledger.jsonl"
 

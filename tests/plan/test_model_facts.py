@@ -12,7 +12,7 @@ from molt_core.api.findings import Finding
 from molt_core.api.plan_view import ModelFacts
 from molt_core.config.parse import configure
 from molt_core.plan.check import check
-from molt_core.plan.model_facts import read_folder, run_max_length
+from molt_core.plan.model_facts import model_folder, read_folder, run_max_length
 from molt_core.plugins.scan import Scan
 
 
@@ -108,3 +108,20 @@ def test_length_of_the_run_is_capped_unless_it_is_asked_for(stand_ins: Scan) -> 
     )
     longer = configure(["--model", "tiny", "--env", "arithmetic", "--max-length", "9999"], stand_ins).run
     assert run_max_length(longer, 10**6) == 9999
+
+
+def test_the_folder_of_a_run_stands_for_its_latest_checkpoint(stand_ins: Scan, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    model(run / "checkpoints" / "step_7")
+    (run / "latest").symlink_to("checkpoints/step_7")
+    facts, findings = checked(stand_ins, str(run))
+    assert findings == []
+    assert facts.max_length == 64
+    assert model_folder(str(run)).resolve() == (run / "checkpoints" / "step_7").resolve()
+
+
+def test_a_run_that_saved_nothing_is_told_as_such(stand_ins: Scan, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text("{}")
+    _, (finding,) = checked(stand_ins, str(tmp_path))
+    assert "saved no checkpoint" in finding.message

@@ -105,6 +105,7 @@ def test_a_whole_run_on_paper() -> None:
         "  checkpoint  runs/one/checkpoints/step_4",
         "next",
         "  train it further   molt run runs/one/config.toml --model runs/one/latest",
+        "  evaluate it        molt eval runs/one/config.toml --model runs/one/latest",
         "  load it            AutoModelForCausalLM.from_pretrained('runs/one/latest')",
         "  again, other seed  molt run runs/one/config.toml --seed 1",
         "  read the numbers   runs/one/metrics.jsonl",

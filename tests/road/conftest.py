@@ -22,14 +22,16 @@ MARK = "MOLT_TEST_RUN"
 
 
 class Run:
-    """One `molt run`; its processes are found by an environment variable, wherever they hang in the tree."""
+    """One `molt run`, or other command; its processes are found by an environment variable, wherever they are."""
 
-    def __init__(self, folder: Path, *words: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *words: str, env: dict[str, str] | None = None, command: str = "run"
+    ) -> None:
         self.folder = folder / "run"
         self._mark = uuid.uuid4().hex
         self._process = subprocess.Popen(
             [
-                str(Path(sys.executable).with_name("molt")), "run", *words,
+                str(Path(sys.executable).with_name("molt")), command, *words,
                 "--output-dir", str(folder), "--run-name", "run",
             ],
             env={**(env or os.environ), MARK: self._mark}, cwd=ROOT, text=True, stdout=subprocess.PIPE,
@@ -97,8 +99,8 @@ def start(tmp_path: Path) -> Iterator[object]:
     """Start a run; it is killed with all its processes when the test ends."""
     started: list[Run] = []
 
-    def begin(*words: str, env: dict[str, str] | None = None) -> Run:
-        started.append(Run(tmp_path, *words, env=env))
+    def begin(*words: str, env: dict[str, str] | None = None, command: str = "run") -> Run:
+        started.append(Run(tmp_path, *words, env=env, command=command))
         return started[-1]
 
     yield begin

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from molt_core.report.json_lines import read_json_lines
 from tests.road.conftest import Run
 
 pytestmark = pytest.mark.real
@@ -28,7 +29,7 @@ def test_the_tiny_example_learns(tiny):
     rewards = [step["reward/mean"] for step in run.steps()]
     assert sum(rewards[:3]) / 3 < 0.2
     assert min(rewards[-3:]) >= 0.9
-    assert "checkpoint" in output.splitlines()[-6]
+    assert "checkpoint" in output.splitlines()[-7]
 
 
 def test_trainer_and_engine_agree_before_and_after_updates(tiny):
@@ -76,6 +77,22 @@ def test_the_checkpoint_loads_in_transformers(tiny):
     )
     reply = model.generate(**prompt, max_new_tokens=6, do_sample=False)[0, prompt["input_ids"].shape[1] :]
     assert any(character.isdigit() for character in tokenizer.decode(reply))
+
+
+def test_the_checkpoint_is_evaluated_by_the_folder_of_its_run(tiny, tmp_path):
+    first, _ = tiny
+    run = Run(
+        tmp_path, "examples/tiny.toml", "--model", str(first.folder), "--engine", "transformers",
+        "--executor", "local", command="eval",
+    )  # fmt: skip
+    try:
+        code, output = run.wait()
+        assert code == 0, output
+        assert "checkpoints/step_" in output, "which checkpoint it was"
+        (metrics,) = read_json_lines(run.folder / "metrics.jsonl")
+        assert metrics["eval/verify/reward_mean"] > 0.8
+    finally:
+        run.end()
 
 
 def test_no_process_is_left(tiny):
