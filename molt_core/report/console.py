@@ -32,7 +32,7 @@ UNKNOWN_COLUMNS: Final = 100
 RECENT_STEPS: Final = 10
 """Steps whose mean duration predicts the rest."""
 BANNER_SLOTS: Final = {
-    "envs": "environment", "estimators": "estimator", "losses": "loss", "engines": "engine",
+    "envs": "environment", "agents": "agent", "estimators": "estimator", "losses": "loss", "engines": "engine",
     "trainers": "trainer", "executors": "executor", "hooks": "hook",
 }  # fmt: skip
 CLEAR_LINE: Final = "\r\x1b[K"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,13 @@ from molt_core.loop.evaluate import eval_tasks
 from molt_core.loop.stop import StopSignal
 from molt_core.report.ledger import Ledger
 from molt_core.testing import FakePolicy, FakeSampler, fake_tasks, run_virtual
+
+
+class LeavesOut(FakeSampler):
+    """Each rollout has, beside its two sampled tokens, three that never train."""
+
+    async def sample(self, request):
+        return evolve(await super().sample(request), left_out_tokens={"orphan": 1, "side_call": 2})
 
 
 class Centred:
@@ -324,3 +332,20 @@ def test_every_rollout_is_told_to_observers(tmp_path):
     run.start()
 
     assert len(run.told(RolloutFinished)) == 4
+
+
+def test_left_out_tokens_are_dispatched_and_dropped_with_their_reason_whatever_becomes_of_the_rollout(
+    tmp_path,
+):
+    run = Run(tmp_path, needs_groups=False)
+    run.sampler = LeavesOut(
+        run.policy,
+        outcome=lambda request: Outcome.FAILED if request.rollout_id.endswith("1") else Outcome.FINISHED,
+    )
+
+    assert run.start() == "done"
+    assert run.ledger.as_dict()["tokens"] == {
+        "dispatched": 16 * 5, "trained": 8 * 2, "pending": 0,
+        "dropped": {"failed": 8 * 2, "orphan": 16, "side_call": 32},
+    }  # fmt: skip
+    assert {event.metrics["rollout/left_out/side_call"] for event in run.told(StepFinished)} == {2.0}
