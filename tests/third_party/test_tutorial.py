@@ -1,12 +1,22 @@
-"""The plugin of docs/plugins.md, typed as it stands there."""
+"""The plugins of docs/plugins.md, typed as they stand there."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+from molt_core.data.tasks import Task
+from molt_core.experience import Rollout
+from molt_core.loop.agent_rollout import run_agent
+from molt_core.loop.ports import RolloutRequest
+from molt_core.loop.turn_rollout import run_turns
+from molt_core.plugins.factory import import_factory
+from molt_core.testing import FakeEngine, FakeGateway
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -43,3 +53,35 @@ def test_the_package_of_the_tutorial_installs_and_is_chosen_by_name(tmp_path: Pa
         "print(Median(MedianOptions(scale=0.5)).advantages(batch).tolist())"
     )
     assert run(sys.executable, "-c", compute).strip() == "[-0.5, 0.0, 1.0, 0.0]"
+
+
+def test_agent_and_environment_of_the_tutorial_run_as_they_stand(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "plugins.md").read_text()
+    for name, content in re.findall(r"```python\n# (\S+\.py) +molt run[^\n]*\n(.*?)```", text, re.DOTALL):
+        (tmp_path / name).write_text(content)
+    request = RolloutRequest(
+        rollout_id="0-0", group_id="0", task=Task(task_id="t", row={"prompt": "1+1?", "answer": "2", "secret": 2}),
+        temperature=1.0, max_tokens=8, seed=0, timeout_s=30.0,
+    )  # fmt: skip
+
+    def part(factory: str) -> Any:
+        return import_factory(f"{tmp_path}/{factory}")(None)
+
+    async def both() -> list[Rollout]:
+        talk = {"gateway": FakeGateway(), "generate": FakeEngine(lambda prompt: [*b"2", 0]).generate}
+        return [
+            await run_agent(
+                request,
+                make_agent=lambda: part("compact.py:solve"),
+                environment=None,
+                env_timeout_s=9,
+                **talk,
+            ),
+            await run_turns(
+                request, make_environment=lambda: part("guess.py:Guess"), env_timeout_s=9, **talk
+            ),
+        ]
+
+    compact, guess = asyncio.run(both())
+    assert (compact.reward, len(compact.segments)) == (1.0, 2)
+    assert (guess.reward, len(guess.segments)) == (1.0, 1)
