@@ -75,6 +75,8 @@ class Recorder:
         end = self.template.end_texts[0] if end is None else end
         text = f"<think>{reply.reasoning}</think>" if reply.reasoning else ""
         text += reply.text + "".join(f"{call.name}({call.arguments})" for call in reply.tool_calls)
+        # an engine returns one token at least
+        end = end or ("" if text else self.template.end_texts[0])
         token_ids = self.template.encode_apart(text) + self.template.encode(end)
         first = self.num_tokens + 1
         self.num_tokens += len(token_ids)

@@ -177,7 +177,7 @@ def test_of_equal_replies_the_one_with_this_reasoning_is_meant_even_one_turn_lat
         recorder.ask([user("q")], reply)
         histories.append([user("q"), reply, user("r")])
     ends = [recorder.ask(history, said("b")) for history in histories]
-    for history, end in reversed(list(zip(histories, ends, strict=True))):
+    for history, end in zip(histories, ends, strict=True):
         assert recorder.extends(recorder.ask([*history, said("b"), user("s")], said("c"))) == end
 
 

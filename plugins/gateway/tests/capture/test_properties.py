@@ -152,7 +152,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.parametrize("family", TEMPLATES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(steps=STEPS)
 def test_each_sampled_token_is_kept_once_behind_the_prompt_it_was_sampled_from(
     family: str, steps: list[tuple[Callable[[Harness, int, int], None], int, int]]
@@ -169,7 +169,7 @@ def test_each_sampled_token_is_kept_once_behind_the_prompt_it_was_sampled_from(
 
 
 @pytest.mark.parametrize("family", TEMPLATES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(steps=STEPS)
 def test_prompts_say_the_conversation(
     family: str, steps: list[tuple[Callable[[Harness, int, int], None], int, int]]
