@@ -222,13 +222,18 @@ class EngineContract:
     async def test_a_stop_text_ends_the_reply_with_the_token_that_completes_it(
         self, engine: Engine, model: TinyModel
     ) -> None:
-        whole = await engine.generate(request(prompts()[4], max_tokens=200, seed=3))
-        texts = [model.tokenizer.decode(whole.token_ids[: n + 1]) for n in range(len(whole.token_ids))]
-        # a text of two characters: begins in one token and ends in another, or lies within one
-        stop = next(text[-2:] for text in texts[20:] if text[-2:].isalpha() and text[-2:].isascii())
+        stops: list[str] = []
+        for seed in range(50):
+            whole = await engine.generate(request(prompts()[4], max_tokens=200, seed=seed))
+            texts = [model.tokenizer.decode(whole.token_ids[: n + 1]) for n in range(len(whole.token_ids))]
+            # of two characters: such a text begins in one token and ends in another, or lies within one
+            stops = [text[-2:] for text in texts if text[-2:].isalpha() and text[-2:].isascii()]
+            if len(stops) > 4:
+                break
+        stop = stops[len(stops) // 2]
         length = next(n + 1 for n, text in enumerate(texts) if stop in text)
-        for stops in ((stop,), ("never there", stop)):
-            stopping = evolve(request(prompts()[4], max_tokens=200, seed=3), stop=stops)
+        for given in ((stop,), ("never there", stop)):
+            stopping = evolve(request(prompts()[4], max_tokens=200, seed=seed), stop=given)
             reply, *_ = await asyncio.gather(
                 engine.generate(stopping), *(engine.generate(request(prompt)) for prompt in prompts())
             )
@@ -285,7 +290,7 @@ class EngineContract:
         self, engine: Engine
     ) -> None:
         for schema in ("not JSON", '{"type": "no such type"}'):
-            with pytest.raises(ValueError, match="(?i)json"):
+            with pytest.raises(ValueError, match="(?i)json|grammar"):
                 await engine.generate(evolve(request([5]), json_schema=schema))
         await engine.generate(request([5]))
 

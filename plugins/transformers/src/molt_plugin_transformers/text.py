@@ -53,7 +53,9 @@ class Text:
                 "replies by a JSON schema need xgrammar; `pip install molt-plugin-transformers[json]`"
             ) from error
         if self._compiler is None:
-            info = xgrammar.TokenizerInfo.from_huggingface(self._load(), vocab_size=vocabulary_size)
+            info = xgrammar.TokenizerInfo.from_huggingface(
+                self._load(), vocab_size=vocabulary_size, stop_token_ids=self._end_token_ids
+            )
             self._compiler = xgrammar.GrammarCompiler(info, max_threads=1)
         schema = '{"type": "object"}' if json_schema.strip() == "{}" else json_schema
         try:
