@@ -23,6 +23,9 @@ class RunOptions:
         None, help="as --data, for evaluation; default: the environment's own held-out tasks"
     )
     group_size: int = option(8, help="rollouts sampled for each prompt", ge=1)
+    incomplete_groups: Literal["keep", "drop"] = option(
+        "keep", help="prompts of which some rollouts failed or abstained: train on the others, or drop all"
+    )
     prompts_per_step: int = option(4, help="prompts consumed by one optimizer step", ge=1)
     steps: int = option(100, help="optimizer steps", ge=1)
     max_staleness: int = option(

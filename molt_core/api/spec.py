@@ -79,6 +79,22 @@ class CorrectionSpec(Spec):
 
 
 @frozen(kw_only=True)
+class FilterSpec(Spec):
+    """Which groups train. At most one is chosen; without one all do that have enough rollouts."""
+
+    slot: ClassVar[str] = "filters"
+    flag: ClassVar[str] = "filter"
+
+
+@frozen(kw_only=True)
+class ShaperSpec(Spec):
+    """What a reward is worth. At most one is chosen; without one rewards are taken as they are."""
+
+    slot: ClassVar[str] = "shapers"
+    flag: ClassVar[str] = "shaper"
+
+
+@frozen(kw_only=True)
 class EnvironmentSpec(Spec):
     slot: ClassVar[str] = "envs"
     flag: ClassVar[str] = "env"
@@ -150,8 +166,8 @@ class HookSpec(Spec):
 SLOTS: Final[dict[str, type[Spec]]] = {
     kind.slot: kind
     for kind in (
-        EstimatorSpec, LossSpec, CorrectionSpec, EnvironmentSpec, AgentSpec, GatewaySpec, EngineSpec, TrainerSpec,
-        ExecutorSpec, ModelSpec, HookSpec,
+        EstimatorSpec, LossSpec, CorrectionSpec, FilterSpec, ShaperSpec, EnvironmentSpec, AgentSpec, GatewaySpec,
+        EngineSpec, TrainerSpec, ExecutorSpec, ModelSpec, HookSpec,
     )
 }  # fmt: skip
 """Slot name to the class of its specs, in the order in which lists show them."""

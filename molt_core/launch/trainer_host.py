@@ -51,10 +51,9 @@ class TrainerHost:
     def start(self, rendezvous: str) -> None:
         context = evolve(self._context, rendezvous=rendezvous)
         loss = self._plan.one("losses").build()
-        corrections = self._plan.parts.get("corrections", ())
         parts = TrainerParts(
             loss=loss,
-            correction=corrections[0].build() if corrections else None,
+            correction=self._plan.optional("corrections"),
             estimator=self._plan.one("estimators").build() if TOKEN_ADVANTAGES in self._plan.facts else None,
         )
         self._trainer = self._plan.one("trainers").build(context, parts)

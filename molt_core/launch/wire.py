@@ -16,6 +16,7 @@ from attrs import frozen
 from molt_core.api.events import Event, RunStarted
 from molt_core.api.executor import ActorRequest, Executor, Handle
 from molt_core.api.run_options import RunOptions
+from molt_core.api.shaping import Limits
 from molt_core.data.rows import is_file_or_hub, read_rows
 from molt_core.data.tasks import EnvironmentTasks, RowTasks, Task, TaskSource
 from molt_core.errors import Interrupted
@@ -74,6 +75,10 @@ async def run(
                 ledger=ledger,
                 notify=notify,
                 stop=stop,
+                group_filter=plan.optional("filters"),
+                shaper=plan.optional(
+                    "shapers", Limits(max_tokens=options.max_tokens, max_length=model.max_length)
+                ),
             )
             return await Controller(options, parts).run()
     finally:

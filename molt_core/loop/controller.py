@@ -25,6 +25,7 @@ from molt_core.api.events import (
     WeightsPublished,
 )
 from molt_core.api.run_options import RunOptions
+from molt_core.api.shaping import Filter, Shaper
 from molt_core.data.tasks import Task, TaskSource
 from molt_core.errors import Interrupted, RunError, first_cause
 from molt_core.experience import Group
@@ -56,6 +57,8 @@ class LoopParts:
     eval_tasks: tuple[Task, ...]
     eval_name: str
     max_tokens: int
+    group_filter: Filter | None = None
+    shaper: Shaper | None = None
     ledger: Ledger
     notify: Callable[[Event], None]
     stop: StopSignal
@@ -71,6 +74,7 @@ class Controller:
         self._producer = Producer(
             run=run, max_tokens=parts.max_tokens, needs_groups=parts.needs_groups, tasks=parts.tasks,
             sampler=parts.sampler, buffer=self._buffer, ledger=parts.ledger, notify=parts.notify,
+            group_filter=parts.group_filter,
         )  # fmt: skip
         self._step = 0
         self._version = 0
@@ -148,7 +152,12 @@ class Controller:
             if not groups:
                 return
             wait_s = clock() - started
-            learned = await learn(groups, estimator=self._parts.estimator, policy=self._parts.policy)
+            learned = await learn(
+                groups,
+                estimator=self._parts.estimator,
+                policy=self._parts.policy,
+                shaper=self._parts.shaper,
+            )
             self._account(groups, learned)
             self._step += 1
             metrics = step_metrics(groups, version=self._version)
@@ -158,6 +167,8 @@ class Controller:
                 await self._buffer.end_round(self._version)
             statistics = self._buffer.statistics()
             metrics |= learned.result.metrics
+            if learned.shaped_reward is not None:
+                metrics["reward/shaped_mean"] = learned.shaped_reward
             metrics |= timings(
                 groups, learned, published, wait_s=wait_s, idle_s=statistics.idle_s - idle_before,
                 step_s=clock() - started,

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from molt_core.api.events import Event, RolloutFinished
 from molt_core.api.run_options import RunOptions
+from molt_core.api.shaping import Filter
 from molt_core.data.tasks import Task, TaskSource
 from molt_core.errors import RunError
 from molt_core.experience import Group, RolloutSummary
@@ -22,16 +23,22 @@ from molt_core.loop.ports import RolloutRequest, Sampler
 from molt_core.report.ledger import Ledger
 
 INCOMPLETE_GROUP = "incomplete_group"
+FILTERED = "filtered"
+MAX_FILTERED_IN_A_ROW = 1000
+"""Groups after which a filter that keeps nothing ends the run."""
 
 
 class Producer:
     def __init__(
         self, *, run: RunOptions, max_tokens: int, needs_groups: bool, tasks: TaskSource, sampler: Sampler,
-        buffer: Buffer, ledger: Ledger, notify: Callable[[Event], None],
+        buffer: Buffer, ledger: Ledger, notify: Callable[[Event], None], group_filter: Filter | None = None,
     ) -> None:  # fmt: skip
         self._run_options = run
         self._max_tokens = max_tokens
-        self._min_rollouts = 2 if needs_groups else 1
+        whole = run.group_size if run.incomplete_groups == "drop" else 1
+        self._min_rollouts = max(whole, 2 if needs_groups else 1)
+        self._filter = group_filter
+        self._num_filtered = 0
         self._tasks = tasks
         self._sampler = sampler
         self._buffer = buffer
@@ -100,17 +107,33 @@ class Producer:
                 self._ledger.drop(reason, num_tokens=num_tokens)
             if not rollout.trains:
                 self._ledger.drop(rollout.reason, num_rollouts=1, num_tokens=rollout.num_sampled)
-        if len(group.trainable) >= self._min_rollouts:
+        complete = len(group.trainable) >= self._min_rollouts
+        if complete:
             self._num_lost_groups = 0
-            await self._buffer.deliver(ticket, group)
-            return
+            if self._filter is None or self._filter.keeps([rollout.reward for rollout in group.rollouts]):
+                self._num_filtered = 0
+                await self._buffer.deliver(ticket, group)
+                return
         rest = group.trainable
         self._ledger.drop(
-            INCOMPLETE_GROUP, num_prompts=1, num_rollouts=len(rest),
+            FILTERED if complete else INCOMPLETE_GROUP, num_prompts=1, num_rollouts=len(rest),
             num_tokens=sum(rollout.num_sampled for rollout in rest),
         )  # fmt: skip
-        self._count_lost(group)
+        if complete:
+            self._count_filtered(group)
+        else:
+            self._count_lost(group)
         await self._buffer.drop(ticket)
+
+    def _count_filtered(self, group: Group) -> None:
+        self._num_filtered += 1
+        if self._num_filtered == MAX_FILTERED_IN_A_ROW:
+            rewards = [rollout.reward for rollout in group.rollouts]
+            raise RunError(
+                f"the filter dropped {MAX_FILTERED_IN_A_ROW} prompts in a row; the last one had rewards {rewards}. "
+                "Are all prompts solved, or none? Change --filter or the data",
+                reason="all_filtered",
+            )
 
     def _count_lost(self, group: Group) -> None:
         self._num_lost_groups += 1

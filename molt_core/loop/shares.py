@@ -7,18 +7,42 @@ from collections.abc import Sequence
 import numpy as np
 
 from molt_core.api.estimator import Estimator, FloatVector, RewardBatch
+from molt_core.api.shaping import Graded, Shaper
 from molt_core.errors import RunError
-from molt_core.experience import Group, Window
+from molt_core.experience import Group, Outcome, RolloutSummary, Window
 from molt_core.loop.ports import ItemReference, RankShare
 
 
-def reward_batch(groups: Sequence[Group]) -> RewardBatch:
-    """Rewards of the trainable rollouts, in order of groups."""
+def reward_batch(groups: Sequence[Group], shaper: Shaper | None = None) -> RewardBatch:
+    """Rewards of the trainable rollouts, shaped, in order of groups.
+
+    Raises:
+        RunError: the shaper returned another number of rewards, or some that are not finite.
+    """
     pairs = [(number, rollout) for number, group in enumerate(groups) for rollout in group.trainable]
+    rewards = np.array([rollout.reward for _, rollout in pairs], dtype=np.float64)
+    if shaper is not None:
+        shaped = np.asarray(shaper.shape([_graded(rollout) for _, rollout in pairs]), dtype=np.float64)
+        if shaped.shape != rewards.shape or not np.isfinite(shaped).all():
+            raise RunError(
+                f"the shaper returned {shaped.tolist()} for {len(rewards)} rollouts, wanted as many finite numbers",
+                reason="shaper",
+            )
+        rewards = shaped
     return RewardBatch(
-        rewards=np.array([rollout.reward for _, rollout in pairs], dtype=np.float64),
+        rewards=rewards,
         groups=np.array([number for number, _ in pairs], dtype=np.int64),
         num_tokens=np.array([rollout.num_sampled for _, rollout in pairs], dtype=np.int64),
+    )
+
+
+def _graded(rollout: RolloutSummary) -> Graded:
+    assert rollout.reward is not None
+    return Graded(
+        reward=rollout.reward,
+        truncated=rollout.outcome is Outcome.TRUNCATED,
+        reply_tokens=max(rollout.segment_sampled),
+        context_tokens=max(rollout.segment_tokens),
     )
 
 

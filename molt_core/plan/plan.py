@@ -84,6 +84,11 @@ class Plan:
         (part,) = self.parts[slot]
         return part
 
+    def optional(self, slot: str, *args: Any) -> Any:
+        """What the plugin of a slot makes of `args`; None where the slot is empty."""
+        chosen = self.parts.get(slot, ())
+        return chosen[0].build(*args) if chosen else None
+
     def run_options(self) -> RunOptions:
         options: RunOptions = from_table(RunOptions, self.run)
         return options

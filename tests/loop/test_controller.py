@@ -38,8 +38,9 @@ class Run:
     """One run of the loop over fakes, with everything that it told."""
 
     def __init__(
-        self, tmp_path: Path, *, policy=None, num_tasks=None, needs_groups=True, estimator=None, **options
-    ):
+        self, tmp_path: Path, *, policy=None, num_tasks=None, needs_groups=True, estimator=None,
+        group_filter=None, shaper=None, **options,
+    ):  # fmt: skip
         settings = {
             "model": "m",
             "group_size": 2,
@@ -57,6 +58,7 @@ class Run:
         self._num_tasks = num_tasks
         self._needs_groups = needs_groups
         self._estimator = estimator or Centred()
+        self._shaping = {"group_filter": group_filter, "shaper": shaper}
 
     def start(self) -> str:
         return run_virtual(self._run())
@@ -71,6 +73,7 @@ class Run:
             sampler=self.sampler, policy=self.policy, estimator=self._estimator, needs_groups=self._needs_groups,
             tasks=fake_tasks(self._num_tasks), eval_tasks=eval_tasks(fake_tasks(), self.options.eval_prompts),
             eval_name="fake", max_tokens=8, ledger=self.ledger, notify=self.events.append, stop=stop,
+            **self._shaping,
         )  # fmt: skip
         return await Controller(self.options, parts).run()
 

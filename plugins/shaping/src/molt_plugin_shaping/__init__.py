@@ -1,0 +1,1 @@
+"""Group filters and reward shaping."""

@@ -1,0 +1,67 @@
+"""Specs and options of filters and shapers. Imports nothing but attrs and the plugin interface."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from molt_core.api.facts import GROUPED_SAMPLES, Facts
+from molt_core.api.options import NoOptions, option, options
+from molt_core.api.spec import FilterSpec, ShaperSpec
+
+
+@options
+class DynamicOptions:
+    low: float = option(0.0, help="a prompt whose mean reward is at or below this is too hard")
+    high: float = option(1.0, help="a prompt whose mean reward is at or above this is too easy")
+
+    def __attrs_post_init__(self) -> None:
+        if not self.low < self.high:
+            raise ValueError(f"low must be below high, got {self.low:g} and {self.high:g}")
+
+
+@options
+class PenaltyOptions:
+    overlong_buffer: int = option(
+        0, help="tokens before the length limit in which replies cost; 0: none", ge=0
+    )
+    overlong_factor: float = option(1.0, help="cost of a reply that reaches the limit", gt=0)
+    overlong_of: Literal["reply", "context"] = option(
+        "reply", help="which length counts: the reply's, or the longest context's"
+    )
+    stop_coef: float | None = option(
+        None, help="rewards of truncated rollouts are multiplied by this; below 0: they become this"
+    )
+    clip: tuple[float, ...] = option((), help="lower and upper bound of the shaped reward")
+
+    def __attrs_post_init__(self) -> None:
+        if self.overlong_buffer and self.stop_coef is not None:
+            raise ValueError("overlong-buffer and stop-coef both punish long replies; use one of them")
+        if self.clip and not (len(self.clip) == 2 and self.clip[0] < self.clip[1]):
+            raise ValueError(f"clip must be two rising numbers, got {self.clip}")
+
+
+DYNAMIC: Final = FilterSpec(
+    name="dynamic",
+    summary="drops prompts that are solved always or never, by their mean reward",
+    api=1,
+    factory="molt_plugin_shaping.filters:Dynamic",
+    options=DynamicOptions,
+    facts=lambda _options: Facts(needs=[GROUPED_SAMPLES]),
+)
+
+VARIED: Final = FilterSpec(
+    name="varied",
+    summary="drops prompts whose rollouts all have one reward",
+    api=1,
+    factory="molt_plugin_shaping.filters:Varied",
+    options=NoOptions,
+    facts=lambda _options: Facts(needs=[GROUPED_SAMPLES]),
+)
+
+PENALTIES: Final = ShaperSpec(
+    name="penalties",
+    summary="overlong and truncation penalties, then bounds",
+    api=1,
+    factory="molt_plugin_shaping.penalties:Penalties",
+    options=PenaltyOptions,
+)
