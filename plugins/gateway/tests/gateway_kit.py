@@ -39,10 +39,12 @@ class Rig:
     gateway: HttpGateway
     generate: Generate
 
-    def open(self, rollout_id: str = "rollout", *, max_tokens: int = 256) -> GatewaySession:
+    def open(
+        self, rollout_id: str = "rollout", *, max_tokens: int = 256, temperature: float = 1.0
+    ) -> GatewaySession:
         return self.gateway.open(
             SessionRequest(
-                rollout_id=rollout_id, generate=self.generate, max_tokens=max_tokens, temperature=1.0, seed=0,
+                rollout_id=rollout_id, generate=self.generate, max_tokens=max_tokens, temperature=temperature, seed=0,
                 timeout_s=60.0,
             )
         )  # fmt: skip
@@ -106,5 +108,5 @@ def assert_exact(capture: Capture, record: Record) -> None:
             and np.array_equal(part.logprobs[reply_at], reply.logprobs)
             and np.array_equal(part.versions[reply_at], reply.versions)
             for part in parts
-        )
+        ), f"{request.request_id} was not captured as it was"
     assert captured == generated

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,7 @@ import anthropic
 import openai
 from attrs import frozen
 from molt_plugin_gateway.session import GatewaySession
+from openai.types.responses import ResponseCompletedEvent, ResponseIncompleteEvent
 
 PARAMETERS = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
 Messages = list[dict[str, Any]]
@@ -81,7 +83,7 @@ def anthropic_client(session: GatewaySession, *, sync: bool = False, **more: Any
     )
 
 
-async def _send(client: Any, resource: str, mode: Mode, final: str, body: dict[str, Any]) -> Any:
+async def _send(client: Any, resource: str, mode: Mode, body: dict[str, Any]) -> Any:
     """The complete answer; streamed ones are put together by the SDK from the events."""
 
     def at(owner: Any) -> Any:
@@ -89,25 +91,33 @@ async def _send(client: Any, resource: str, mode: Mode, final: str, body: dict[s
             owner = getattr(owner, name)
         return owner
 
-    if mode.sync:
+    def blocking() -> Any:
+        with client:
+            if not mode.stream:
+                return at(client).create(**body)
+            with at(client).stream(**body) as stream:
+                return _whole(stream, list(stream)[-1])
 
-        def blocking() -> Any:
-            with client:
-                if not mode.stream:
-                    return at(client).create(**body)
-                with at(client).stream(**body) as stream:
-                    for _ in stream:
-                        pass
-                    return getattr(stream, final)()
+    try:
+        if mode.sync:
+            return await asyncio.to_thread(blocking)
+        async with client:
+            if not mode.stream:
+                return await at(client).create(**body)
+            async with at(client).stream(**body) as stream:
+                made = _whole(stream, [event async for event in stream][-1])
+                return await made if inspect.isawaitable(made) else made
+    # how this SDK hands out a streamed reply that a limit has cut
+    except openai.LengthFinishReasonError as cut:
+        return cut.completion
 
-        return await asyncio.to_thread(blocking)
-    async with client:
-        if not mode.stream:
-            return await at(client).create(**body)
-        async with at(client).stream(**body) as stream:
-            async for _ in stream:
-                pass
-            return await getattr(stream, final)()
+
+def _whole(stream: Any, last: Any) -> Any:
+    if isinstance(last, ResponseCompletedEvent | ResponseIncompleteEvent):
+        return last.response
+    return (
+        stream.get_final_message() if hasattr(stream, "get_final_message") else stream.get_final_completion()
+    )
 
 
 async def _chat(
@@ -118,7 +128,7 @@ async def _chat(
     if mode.stream:
         body["stream_options"] = {"include_usage": True}
     client = openai_client(session, sync=mode.sync)
-    said = await _send(client, "chat.completions", mode, "get_final_completion", body)
+    said = await _send(client, "chat.completions", mode, body)
     (choice,) = said.choices
     message = choice.message
     calls = tuple(
@@ -143,7 +153,7 @@ async def _responses(
     ]
     body = {"model": session.model, "input": messages, **({"tools": functions} if tools else {}), **more}
     client = openai_client(session, sync=mode.sync)
-    said = await _send(client, "responses", mode, "get_final_response", body)
+    said = await _send(client, "responses", mode, body)
     calls = tuple(
         (item.call_id, item.name, json.loads(item.arguments))
         for item in said.output
@@ -171,7 +181,7 @@ async def _messages(
         **more,
     }
     client = anthropic_client(session, sync=mode.sync)
-    said = await _send(client, "messages", mode, "get_final_message", body)
+    said = await _send(client, "messages", mode, body)
     calls = tuple((block.id, block.name, block.input) for block in said.content if block.type == "tool_use")
     content = [block.to_dict() for block in said.content]
     return Heard(

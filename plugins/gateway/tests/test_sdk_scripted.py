@@ -75,7 +75,7 @@ async def test_parallel_equal_requests_are_samples_of_their_own(folder: Path, mo
     assert len(capture.segments) == 4
 
 
-@pytest.mark.parametrize("mode", [mode for mode in MODES if not mode.sync and not mode.stream], ids=str)
+@pytest.mark.parametrize("mode", [mode for mode in MODES if not mode.sync], ids=str)
 async def test_max_tokens_is_clamped_and_a_cut_reply_is_reported_as_cut(folder: Path, mode: Mode) -> None:
     engine = scripted(folder, lambda prompt, number: "x" * 10_000)
     async with running(folder, engine.generate, max_length=200) as rig:
