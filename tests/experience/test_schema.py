@@ -109,7 +109,8 @@ segments = st.integers(1, 5).flatmap(
         detail=st.text(),
         left_out=st.lists(st.builds(LeftOut, reason=st.text(), segment=segments), max_size=2).map(tuple),
         turn_rewards=st.lists(
-            st.builds(TurnReward, segment=st.integers(0), token=st.integers(0), reward=st.floats(-9, 9)), max_size=2
+            st.builds(TurnReward, segment=st.integers(0), token=st.integers(0), reward=st.floats(-9, 9)),
+            max_size=2,
         ).map(tuple),
         info=st.dictionaries(st.text(), st.floats(allow_nan=False)),
         prompt_text=st.text(),
