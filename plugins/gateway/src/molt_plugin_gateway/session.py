@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from molt_core.api.agent import ChatReply
 from molt_core.api.agent import ToolCall as AgentToolCall
@@ -50,16 +50,16 @@ class Sampled:
     num_tokens: int
 
 
-@frozen(kw_only=True, eq=False)
+@define(eq=False)
 class Work:
     """An answer in the making."""
 
-    answer_id: str
-    created_s: int
-    task: asyncio.Task[Sampled]
-    """Raises BadRequest; is cancelled when the session closes."""
-    admitted: asyncio.Event
+    answer_id: str = Factory(lambda: secrets.token_hex(12))
+    created_s: int = Factory(lambda: int(time.time()))
+    admitted: asyncio.Event = Factory(asyncio.Event)
     """Set when the request turned out to be sound, and in any case when `task` is done."""
+    task: asyncio.Task[Sampled] = field(init=False)
+    """Raises BadRequest; is cancelled when the session closes."""
 
 
 class GatewaySession:
@@ -182,6 +182,8 @@ class GatewaySession:
 
         Its owner reports what becomes of it with `delivered` or `gone`.
         """
+        if self._closed:
+            raise closed()
         joined = self._attempts.join(key, retried=call.hints.retry_count > 0)
         if joined is not None:
             return joined
@@ -221,29 +223,29 @@ class GatewaySession:
     def _start(self, call: Call) -> Work:
         if self._closed:
             raise closed()
-        answer_id, created_s, admitted = secrets.token_hex(12), int(time.time()), asyncio.Event()
-        task = asyncio.create_task(self._sample(call, answer_id, created_s, admitted))
-        self._tasks.add(task)
+        work = Work()
+        work.task = asyncio.create_task(self._sample(call, work))
+        self._tasks.add(work.task)
 
-        def ended(done: asyncio.Task[Sampled]) -> None:
-            self._tasks.discard(done)
-            admitted.set()
+        def ended(task: asyncio.Task[Sampled]) -> None:
+            self._tasks.discard(task)
+            work.admitted.set()
             # nobody may be left to ask, and asyncio complains of errors that nobody saw
-            if not done.cancelled():
-                done.exception()
+            if not task.cancelled():
+                task.exception()
 
-        task.add_done_callback(ended)
-        return Work(answer_id=answer_id, created_s=created_s, task=task, admitted=admitted)
+        work.task.add_done_callback(ended)
+        return work
 
-    async def _sample(self, call: Call, answer_id: str, created_s: int, admitted: asyncio.Event) -> Sampled:
+    async def _sample(self, call: Call, work: Work) -> Sampled:
         try:
             left = self._limits.admit(call.n, age_s=time.monotonic() - self._opened_s)
             self._warn(call.ignored)
             prepared = await self._prepare(call, opening=self._opening(call))
             requests = self._requests(call, prepared, left)
-            admitted.set()
+            work.admitted.set()
             generations = await self._generate(requests)
-            return self._commit(call, prepared, generations, answer_id, created_s)
+            return self._commit(call, work, prepared, generations)
         except ContextOverflow:
             self._overflowed = True
             raise
@@ -253,7 +255,6 @@ class GatewaySession:
             raise
         # the engine is lost, or something of ours is broken, and either ends the session: see above
         except Exception as error:  # noqa: BLE001
-            _log.debug("rollout %s: the session failed", self._request.rollout_id, exc_info=True)
             self.fail(error)
             until_closed: asyncio.Future[Sampled] = asyncio.get_running_loop().create_future()
             return await until_closed
@@ -305,36 +306,24 @@ class GatewaySession:
         return [task.result() for task in tasks]
 
     def _commit(
-        self,
-        call: Call,
-        prepared: Prepared,
-        generations: Sequence[Generation],
-        answer_id: str,
-        created_s: int,
+        self, call: Call, work: Work, prepared: Prepared, generations: Sequence[Generation]
     ) -> Sampled:
         """Without a pause, so that a session that closes holds all of an answer's samples or none."""
-        choices = [
-            read_reply(self._model, call, generation, prompt_tail=prepared.prompt_tail)
-            for generation in generations
-        ]
-        sample_ids = tuple(
-            self._forest.commit(prepared, generation, choice.turn)
-            for generation, choice in zip(generations, choices, strict=True)
-        )
+        model, tail = self._model, prepared.prompt_tail
+        choices = [read_reply(model, call, generation, prompt_tail=tail) for generation in generations]
+        replies = list(zip(generations, (choice.turn for choice in choices), strict=True))
+        sample_ids = tuple(self._forest.commit(prepared, generation, turn) for generation, turn in replies)
         num_tokens = sum(len(generation.token_ids) for generation in generations)
         self._limits.sampled(num_tokens)
         self._overflowed = False
         usage = Usage(
             prompt_tokens=len(prepared.token_ids),
             completion_tokens=num_tokens,
-            reasoning_tokens=sum(
-                num_reasoning_tokens(self._model, generation, choice.turn.reasoning)
-                for generation, choice in zip(generations, choices, strict=True)
-            ),
+            reasoning_tokens=sum(num_reasoning_tokens(model, each, turn.reasoning) for each, turn in replies),
             cached_tokens=prepared.num_matched,
         )
         answer = Answer(
-            id=answer_id, created_s=created_s, model=call.model, choices=tuple(choices), usage=usage
+            id=work.answer_id, created_s=work.created_s, model=call.model, choices=tuple(choices), usage=usage
         )
         return Sampled(answer=answer, sample_ids=sample_ids, num_tokens=num_tokens)
 
