@@ -186,7 +186,14 @@ def test_text_that_looks_like_an_end_token_does_not_end_the_reply() -> None:
     recorder.ask([user("q")], said(text))
     second = recorder.ask([user("q"), said(text), user("r")], said("b"))
     assert recorder.extends(second) == 0
-    assert recorder.prompt_text(second).endswith("new</s>[INST] r[/INST]")
+    assert recorder.prompt_text(second).endswith("<s>old</s> new</s>[INST] r[/INST]")
+
+
+def test_prompt_may_leave_room_for_one_token() -> None:
+    num_tokens = len(Recorder().prepare([user("q")]).token_ids)
+    assert len(Recorder(max_length=num_tokens + 1).prepare([user("q")]).token_ids) == num_tokens
+    with pytest.raises(ContextOverflow):
+        Recorder(max_length=num_tokens).prepare([user("q")])
 
 
 def test_prompt_without_room_for_a_reply_is_refused_and_leaves_the_session_as_it_was() -> None:

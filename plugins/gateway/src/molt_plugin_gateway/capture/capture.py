@@ -13,7 +13,10 @@ Policy = Literal["train", "leave-out"]
 
 
 def capture(forest: Forest, *, orphans: Policy = "train", side_calls: Policy = "leave-out") -> Capture:
-    """Each sampled token in exactly one place. Constrained samples never train."""
+    """Each sampled token in exactly one place. Constrained samples never train.
+
+    `truncated` says only whether the last reply was cut off: prompts that do not fit leave no sample.
+    """
     samples = forest.samples
     found = {
         "constrained": labels.constrained(samples),
@@ -38,8 +41,7 @@ def capture(forest: Forest, *, orphans: Policy = "train", side_calls: Policy = "
         segments=segments,
         left_out=left_out(samples, reasons),
         ends=ends,
-        truncated=(last is not None and last.generation.finish_reason == "length")
-        or forest.overflows.get(conversation, -1) > (last.sample_id if last else -1),
+        truncated=last is not None and last.generation.finish_reason == "length",
         prompt_text=questions[-1] if questions else "",
         reply_text=last.reply.text if last else "",
         info={

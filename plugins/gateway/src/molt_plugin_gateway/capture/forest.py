@@ -138,15 +138,13 @@ class Forest:
         self._numbers = count()
         self._root = Node()
         self._samples: list[Sample] = []
-        self.overflows: dict[str, int] = {}
-        """By `hints.conversation`: number of samples when its newest prompt that did not fit was made."""
 
     @property
     def samples(self) -> Sequence[Sample]:
         return self._samples
 
     def prepare(self, call: Call, *, opening: str = "") -> Prepared:
-        """The prompt for `call`; nothing is recorded but an overflow.
+        """The prompt for `call`; records nothing.
 
         Args:
             opening: text that the reply has to begin with; given, not sampled.
@@ -167,7 +165,6 @@ class Forest:
         added_ids = np.array(encode(text if rest is None else rest) + encode(opening), np.int32)
         token_ids = np.concatenate([given, added_ids])
         if len(token_ids) >= self._max_length:
-            self.overflows[call.hints.conversation] = prepared_at
             raise ContextOverflow(len(token_ids), self._max_length)
         tail = self._generation_prompt if text.endswith(self._generation_prompt) else ""
         return Prepared(
