@@ -289,6 +289,25 @@ async def test_a_repeat_after_a_lost_connection_gets_the_same_sample(
     assert_exact(await session.close(), stage.engine.record)
 
 
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_client_that_leaves_in_mid_stream_harms_nobody(stage: Stage, route: str) -> None:
+    session, other = stage.rig.open("left"), stage.rig.open("other")
+    stage.go.clear()
+    async with (
+        httpx.AsyncClient(timeout=30) as client,
+        client.stream("POST", f"{session.base_url}/{route}", json=body(route, stream=True)) as reply,
+    ):
+        assert [line async for line in _some_lines(reply, 2)]
+    (attempts,) = session._attempts._by_key.values()
+    await until(lambda: not attempts[0].live)
+    stage.go.set()
+    await until(lambda: len(session._forest.samples) == 1)
+    assert not session._forest.samples[0].delivered
+    assert (await post(other, route, body(route))).status_code == 200
+    assert "Answer 0." in (await post(session, route, body(route, stream=True))).text
+    assert session._forest.samples[0].delivered
+
+
 async def test_an_answer_that_nobody_waited_for_is_kept_for_the_repeat_and_marked_without_one(
     stage: Stage,
 ) -> None:
