@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from molt_plugin_gateway.capture.forest import Sample
+from molt_plugin_gateway.capture.samples import Sample
 
 
 def side_calls(samples: Sequence[Sample]) -> set[int]:

@@ -14,7 +14,7 @@ import numpy as np
 from molt_core.api.gateway import Place
 from molt_core.experience.rollout import LeftOut
 from molt_core.experience.segment import NOT_SAMPLED, Segment
-from molt_plugin_gateway.capture.forest import Sample
+from molt_plugin_gateway.capture.samples import Sample
 
 
 def trained_segments(
