@@ -12,12 +12,12 @@ trainer rank, where it makes one for each token from rewards, values and log-pro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from attrs import frozen
+from attrs import field, frozen
 
 FloatVector = npt.NDArray[np.float64]
 IntVector = npt.NDArray[np.int64]
@@ -67,6 +67,8 @@ class TokenAdvantages:
     """[M] float64, finite."""
     returns: FloatVector | None = None
     """[M] float64, what the critic learns."""
+    metrics: Mapping[str, float] = field(factory=dict)
+    """Reported with the step; equal on all ranks."""
 
 
 SumOverRanks = Callable[[FloatVector], FloatVector]

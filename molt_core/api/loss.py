@@ -7,7 +7,7 @@ vectors, so nothing at a masked position can touch the result.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from attrs import field, frozen
 
@@ -63,3 +63,20 @@ class LossOutput:
 
 class Loss(Protocol):
     def __call__(self, tokens: TokenBatch) -> LossOutput: ...
+
+
+@runtime_checkable
+class AdaptiveLoss(Loss, Protocol):
+    """A loss that steers something by what a step measured; it is `molt_core.api.trainer.Stateful` too."""
+
+    def after_step(self, means: Mapping[str, float], num_rollouts: int) -> Mapping[str, float]:
+        """Called once after each applied step, on every rank with equal arguments.
+
+        Args:
+            means: its `token_sums` over the whole window, divided by the window's tokens.
+            num_rollouts: of the window.
+
+        Returns:
+            Metrics of its own.
+        """
+        ...

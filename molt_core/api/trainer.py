@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from attrs import field, frozen
 
@@ -54,6 +54,19 @@ class TrainerParts:
 
 @frozen(kw_only=True)
 class StepResult:
+@runtime_checkable
+class Stateful(Protocol):
+    """A loss or an estimator that remembers earlier steps, as a steered coefficient does. Trainers save its state."""
+
+    def state(self) -> Mapping[str, Any]:
+        """JSON values, not empty, equal on all ranks."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `state`."""
+        ...
+
+
     """What one optimizer step did; equal on all ranks."""
 
     applied: bool

@@ -110,7 +110,7 @@ def test_a_broken_state_says_what_is_wrong(qwen3_folder: Path, tmp_path: Path) -
         index = folder / "trainer.json"
         complete = json.loads(index.read_text())
         index.write_text(json.dumps(complete | {"schema": 99}))
-        with pytest.raises(RunError, match="has schema 99, this version reads 1"):
+        with pytest.raises(RunError, match="has schema 99, this version reads 2"):
             made.load(folder)
         index.write_text(json.dumps(complete | {"files": ["shard-00002.safetensors"]}))
         with pytest.raises(RunError, match="should have the files"):

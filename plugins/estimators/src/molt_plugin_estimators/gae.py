@@ -13,6 +13,9 @@ Shapes: tokens [M], float64.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from molt_core.api.estimator import FloatVector, RewardBatch, SumOverRanks, TokenAdvantages, TokenRollouts
 from molt_plugin_estimators.kl_reward import KlReward
 from molt_plugin_estimators.spec import GaeOptions
@@ -31,10 +34,18 @@ class Gae:
     def token_advantages(self, rollouts: TokenRollouts, sum_over_ranks: SumOverRanks) -> TokenAdvantages:
         options, values = self._options, rollouts.values
         assert values is not None, "the facts of the spec ask for a critic"
-        rewards = rollouts.rewards - self._kl.penalties(rollouts, sum_over_ranks)
+        penalties, metrics = self._kl.penalties(rollouts, sum_over_ranks)
+        rewards = rollouts.rewards - penalties
         deltas = rewards + options.gamma * next_values(values, rollouts.starts) - values
         advantages = discounted_sums(deltas, rollouts.starts, options.gamma * options.lam)
         returns = advantages + values
         if options.whiten:
             advantages = whiten_tokens(advantages, sum_over_ranks)
-        return TokenAdvantages(advantages=advantages, returns=returns)
+        return TokenAdvantages(advantages=advantages, returns=returns, metrics=metrics)
+
+    def state(self) -> dict[str, Any]:
+        """For checkpoints: the KL coefficient."""
+        return self._kl.state()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._kl.restore(state)

@@ -11,7 +11,8 @@ for the estimates; Ziegler et al. (arXiv 1909.08593), section 2.2, for the steer
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 
@@ -39,17 +40,30 @@ class KlReward:
         self._options = options
         self.coef = options.kl_coef
 
-    def penalties(self, rollouts: TokenRollouts, sum_over_ranks: SumOverRanks) -> FloatVector:
-        """[M] coef · KL, then steers the coefficient by the mean over all ranks. 0 without a coefficient."""
+    def penalties(
+        self, rollouts: TokenRollouts, sum_over_ranks: SumOverRanks
+    ) -> tuple[FloatVector, dict[str, float]]:
+        """[M] coef · KL and its metrics, then steers the coefficient by the mean over all ranks.
+
+        0 and no metrics without a coefficient.
+        """
         if self._options.kl_coef == 0:
-            return np.zeros_like(rollouts.rewards)
+            return np.zeros_like(rollouts.rewards), {}
         assert rollouts.reference_log_ratio is not None, "the facts of the spec ask for a reference"
         kl = kl_estimates(rollouts.reference_log_ratio, self._options.kl_form)
         penalties: FloatVector = self.coef * kl
         total, num_tokens, num_rollouts = sum_over_ranks(
             np.array([kl.sum(), float(len(kl)), float(len(rollouts.starts) - 1)])
         )
-        if self._options.kl_target is not None and num_tokens:
-            error = float(np.clip(total / num_tokens / self._options.kl_target - 1.0, -0.2, 0.2))
-            self.coef *= 1.0 + error * num_rollouts / self._options.kl_horizon
-        return penalties
+        mean = float(total / max(num_tokens, 1.0))
+        metrics = {"estimator/kl": mean, "estimator/kl_coef": self.coef}
+        if self._options.kl_target is not None:
+            error = min(max(mean / self._options.kl_target - 1.0, -0.2), 0.2)
+            self.coef *= 1.0 + error * float(num_rollouts) / self._options.kl_horizon
+        return penalties, metrics
+
+    def state(self) -> dict[str, Any]:
+        return {"kl_coef": self.coef}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.coef = float(state["kl_coef"])

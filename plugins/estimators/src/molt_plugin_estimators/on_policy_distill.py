@@ -27,4 +27,7 @@ class OnPolicyDistill:
 
     def token_advantages(self, rollouts: TokenRollouts, sum_over_ranks: SumOverRanks) -> TokenAdvantages:
         assert rollouts.reference_log_ratio is not None, "the facts of the spec ask for a teacher"
-        return TokenAdvantages(advantages=-self._coef * kl_estimates(rollouts.reference_log_ratio, "k1"))
+        kl = kl_estimates(rollouts.reference_log_ratio, "k1")
+        total, num_tokens = sum_over_ranks(np.array([kl.sum(), float(len(kl))]))
+        metrics = {"estimator/kl": float(total / max(num_tokens, 1.0))}
+        return TokenAdvantages(advantages=-self._coef * kl, metrics=metrics)

@@ -1,6 +1,6 @@
 """REINFORCE++: the return of a token, whitened over the whole batch.
 
-    r_t = −kl_coef · KL_t, and at a token where the environment rewarded a turn, or at the last one, + R
+    r_t = −kl_coef · KL_t, + R at the last token; with turn_rewards each turn's reward at the turn's last token
     G_t = r_t + γ G_{t+1}
     A_t = G_t, whitened over all sampled tokens
 
@@ -14,6 +14,9 @@ Shapes: rewards [R], advantages [R]; for tokens [M]; float64.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from molt_core.api.estimator import (
     FloatVector,
     RewardBatch,
@@ -23,7 +26,7 @@ from molt_core.api.estimator import (
 )
 from molt_plugin_estimators.kl_reward import KlReward
 from molt_plugin_estimators.spec import ReinforceOptions, makes_token_advantages
-from molt_plugin_estimators.token_returns import discounted_sums, whiten_tokens
+from molt_plugin_estimators.token_returns import at_the_ends, discounted_sums, whiten_tokens
 from molt_plugin_estimators.whitening import whiten
 
 
@@ -39,8 +42,18 @@ class ReinforcePP:
         return whiten(batch.rewards, batch.num_tokens)
 
     def token_advantages(self, rollouts: TokenRollouts, sum_over_ranks: SumOverRanks) -> TokenAdvantages:
-        rewards = rollouts.rewards - self._kl.penalties(rollouts, sum_over_ranks)
-        returns = discounted_sums(rewards, rollouts.starts, self._options.gamma)
+        penalties, metrics = self._kl.penalties(rollouts, sum_over_ranks)
+        rewards = rollouts.rewards
+        if not self._options.turn_rewards:
+            rewards = at_the_ends(rewards, rollouts.starts)
+        returns = discounted_sums(rewards - penalties, rollouts.starts, self._options.gamma)
         if self._options.whiten:
             returns = whiten_tokens(returns, sum_over_ranks)
-        return TokenAdvantages(advantages=returns)
+        return TokenAdvantages(advantages=returns, metrics=metrics)
+
+    def state(self) -> dict[str, Any]:
+        """For checkpoints: the KL coefficient."""
+        return self._kl.state()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._kl.restore(state)

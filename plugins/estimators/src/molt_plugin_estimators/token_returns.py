@@ -35,6 +35,14 @@ def next_values(values: FloatVector, starts: IntVector) -> FloatVector:
     return shifted
 
 
+def at_the_ends(values: FloatVector, starts: IntVector) -> FloatVector:
+    """[M] the sum of each rollout's values at its last token, 0 elsewhere."""
+    moved = np.zeros_like(values)
+    lasts = starts[1:][np.diff(starts) > 0] - 1
+    moved[lasts] = np.add.reduceat(values, starts[:-1][np.diff(starts) > 0]) if len(lasts) else 0.0
+    return moved
+
+
 def whiten_tokens(advantages: FloatVector, sum_over_ranks: SumOverRanks) -> FloatVector:
     """[M] of mean 0 and variance 1 over the tokens of all ranks; exactly 0 where all of them are equal."""
     largest = np.abs(advantages).max(initial=0.0)

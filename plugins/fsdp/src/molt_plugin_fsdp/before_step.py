@@ -45,7 +45,7 @@ class Constants:
 def before_step(
     rows: Sequence[Row], models: Models, parts: TrainerParts, *, rollout_ratio: bool
 ) -> tuple[list[Constants], Mapping[str, float]]:
-    """Constants of each row, and metrics of the correction."""
+    """Constants of each row, and metrics of correction and estimator."""
     behaviour = _joined(rows, "behaviour_logprobs")
     rollouts = _joined(rows, "rollout_index")
     vectors: dict[str, Tensor | None] = {
@@ -58,9 +58,10 @@ def before_step(
         "returns": None,
     }
     metrics: Mapping[str, float] = {}
-    current = behaviour
-    if parts.correction is not None or rollout_ratio or models.reference is not None:
-        current = _numbers(models.policy, rows)
+    current, top = behaviour, None
+    compared = parts.estimator is not None and models.reference is not None
+    if parts.correction is not None or rollout_ratio or compared:
+        current, top = _logprobs(models.policy, rows)
     if parts.correction is not None:
         batch = CorrectionBatch(logprobs=current, behaviour_logprobs=behaviour, rollout_index=rollouts)
         made = parts.correction.weights(batch)
@@ -84,6 +85,7 @@ def _numbers(module: nn.Module, rows: Sequence[Row]) -> Tensor:
     """[N over all rows] on the CPU."""
     with torch.no_grad():
         made = [module(row) for row in rows]
+        metrics = {**metrics, **made_here.metrics}
     return torch.cat([(one[0] if isinstance(one, tuple) else one).cpu() for one in made])
 
 

@@ -1,8 +1,8 @@
 """Exact state for going on later: weights, moments and the number of steps, on any number of ranks.
 
 In and out: a folder of safetensors files with the shards of each rank, written and read by
-torch.distributed.checkpoint, and `trainer.json`. No pickle is written or read. Whether a folder is complete
-is also its owner's to know, by a manifest; `trainer.json` is written last and lists the files.
+torch.distributed.checkpoint, and `trainer.json` with the progress. No pickle is written or read. Whether a
+folder is complete is also its owner's to know, by a manifest; `trainer.json` is written last and lists the files.
 
 There is no state of random generators: nothing in this trainer is random.
 """
@@ -16,18 +16,20 @@ from typing import Final
 
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from attrs import asdict
 from torch import Tensor
 from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
 
 from molt_core.errors import RunError
+from molt_plugin_fsdp.progress import Progress
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 INDEX: Final = "trainer.json"
 MAX_FILE_BYTES: Final = 2**27
 """The writer holds two copies of a file in memory, so one file for everything would triple a rank's memory."""
 
 
-def save_state(folder: Path, tensors: Mapping[str, Tensor], num_steps: int) -> None:
+def save_state(folder: Path, tensors: Mapping[str, Tensor], progress: Progress) -> None:
     """Write the state into `folder`. Collective."""
     folder.mkdir(parents=True, exist_ok=True)
     writer = HuggingFaceStorageWriter(str(folder), _file_numbers(tensors), save_distributed=True)
@@ -35,7 +37,7 @@ def save_state(folder: Path, tensors: Mapping[str, Tensor], num_steps: int) -> N
     dist.barrier()
     if dist.get_rank() == 0:
         files = sorted(path.name for path in folder.glob("*.safetensors"))
-        index = {"schema": SCHEMA, "num_steps": num_steps, "files": files}
+        index = {"schema": SCHEMA, "progress": asdict(progress), "files": files}
         (folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
     dist.barrier()
 
@@ -49,19 +51,20 @@ def _file_numbers(tensors: Mapping[str, Tensor]) -> dict[str, int]:
     return numbers
 
 
-def load_state(folder: Path, tensors: Mapping[str, Tensor]) -> int:
-    """Read the state in `folder` into `tensors`, in place, and return the number of steps. Collective.
+def load_state(folder: Path, tensors: Mapping[str, Tensor]) -> Progress:
+    """Read the state in `folder` into `tensors`, in place, and return the rest of it. Collective.
 
     Raises:
         RunError: the folder holds no complete state of this schema, or that of another model.
     """
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        schema, num_steps, files = index["schema"], int(index["num_steps"]), index["files"]
+        schema = index["schema"]
+        if schema != SCHEMA:
+            raise RunError(f"trainer state in {folder} has schema {schema}, this version reads {SCHEMA}")
+        progress, files = Progress(**index["progress"]), index["files"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"trainer state in {folder} can't be read: {error!r}") from error
-    if schema != SCHEMA:
-        raise RunError(f"trainer state in {folder} has schema {schema}, this version reads {SCHEMA}")
     found = sorted(path.name for path in folder.glob("*.safetensors"))
     if found != files:
         raise RunError(f"trainer state in {folder} should have the files {files}, found {found}")
@@ -77,4 +80,4 @@ def load_state(folder: Path, tensors: Mapping[str, Tensor]) -> int:
             f"{different[0]}, saved {saved.get(different[0])}, wanted {wanted.get(different[0])}"
         )
     dcp.load(dict(tensors), storage_reader=reader)
-    return num_steps
+    return progress

@@ -63,7 +63,8 @@ class Critic:
         total, clipped = torch.zeros(()), torch.zeros(())
         for row, constants in zip(rows, known, strict=True):
             values = self.model(row)
-            assert constants.values is not None and constants.returns is not None
+            assert constants.values is not None
+            assert constants.returns is not None
             old, returns = constants.values.to(values), constants.returns.to(values)
             near = old + (values - old).clamp(-self._clip, self._clip)
             plain, bounded = (values - returns).square(), (near - returns).square()

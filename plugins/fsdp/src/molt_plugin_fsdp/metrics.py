@@ -24,7 +24,8 @@ class StepSums:
         self._input_tokens = 0
 
     def add(self, tokens: TokenBatch, output: LossOutput, num_input_tokens: int) -> None:
-        difference = tokens.logprobs.detach() - tokens.behaviour_logprobs
+        # bounded, so that one token that became impossible leaves the other means readable
+        difference = (tokens.logprobs.detach() - tokens.behaviour_logprobs).clamp(-30, 30)
         sums = {
             **output.token_sums,
             "policy/entropy": tokens.entropy.detach().sum(),

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from molt_core.api.engine import Weights
 from molt_core.api.facts import CRITIC, ENTROPY_GRADIENT, REFERENCE_MODEL, ROLLOUT_RATIO
-from molt_core.api.loss import TokenBatch
+from molt_core.api.loss import AdaptiveLoss, TokenBatch
 from molt_core.api.trainer import StepResult, TrainerContext, TrainerParts
 from molt_core.errors import RunError
 from molt_core.experience import TrainBatch, Window
@@ -33,6 +33,7 @@ from molt_plugin_fsdp.model import check_attention, frozen_policy, load_model, n
 from molt_plugin_fsdp.optimizer import Optimizer
 from molt_plugin_fsdp.packing import pack
 from molt_plugin_fsdp.policy import Policy
+from molt_plugin_fsdp.progress import Progress
 from molt_plugin_fsdp.row import EMPTY_ROW, Row
 from molt_plugin_fsdp.spec import FsdpOptions
 from molt_plugin_fsdp.weights_file import write_weights
@@ -107,7 +108,8 @@ class FsdpTrainer:
         )
         critic = {} if self._critic is None else self._critic.step(rows, known, batch.window)
         if self._critic is not None and self._critic.optimizer.num_steps <= self._options.critic_warmup_steps:
-            return StepResult(applied=True, metrics={**critic, **corrected, "policy/frozen": 1.0})
+            applied = bool(critic["critic/applied"])
+            return StepResult(applied=applied, metrics={**critic, **corrected, "policy/frozen": 1.0})
         sums = StepSums()
         for row, constants in zip(rows, known, strict=True):
             self._accumulate(row, constants, batch.window, sums)
@@ -118,7 +120,7 @@ class FsdpTrainer:
             **means,
             **corrected,
             **critic,
-            **self._after_step(means, batch.window),
+            **(self._adapt(means, batch.window) if applied else {}),
             "policy/grad_norm": grad_norm,
             "policy/lr": lr,
             "trainer/micro_batches": float(num_rows),
@@ -152,10 +154,9 @@ class FsdpTrainer:
         (output.loss * self._context.world_size).backward()
         sums.add(tokens, output, len(row.token_ids))
 
-    def _after_step(self, means: Mapping[str, float], window: Window) -> Mapping[str, float]:
-        """Let a loss with a state of its own adapt to what the step measured."""
-        adapt = getattr(self._parts.loss, "after_step", None)
-        return adapt(means, window.num_rollouts) if adapt else {}
+    def _adapt(self, means: Mapping[str, float], window: Window) -> Mapping[str, float]:
+        loss = self._parts.loss
+        return loss.after_step(means, window.num_rollouts) if isinstance(loss, AdaptiveLoss) else {}
 
     def publish(self, version: int, folder: Path) -> Weights | None:
         """Replaces the file of the version before; who has that one open keeps it."""
@@ -164,11 +165,11 @@ class FsdpTrainer:
         return Weights(version=version, path=path, num_bytes=num_bytes) if self._context.rank == 0 else None
 
     def save(self, folder: Path) -> None:
-        save_state(folder, self._state(), self._optimizer.num_steps)
+        save_state(folder, self._state(), Progress.of(self._optimizer, self._critic, self._parts))
 
     def load(self, folder: Path) -> None:
-        """Raises RunError when the folder is incomplete or holds another model's state."""
-        self._optimizer.set_num_steps(load_state(folder, self._state()))
+        """Raises RunError when the folder is incomplete or holds the state of another model or other plugins."""
+        load_state(folder, self._state()).restore(self._optimizer, self._critic, self._parts)
 
     def export(self, folder: Path) -> None:
         export_model(folder, self._context.model_folder, named_tensors(self._policy), self._dtype)

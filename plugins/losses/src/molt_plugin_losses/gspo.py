@@ -23,5 +23,6 @@ from molt_plugin_losses.spec import GspoOptions
 
 class GspoLoss(PolicyLoss[GspoOptions]):
     def surrogate(self, tokens: TokenBatch) -> Surrogate:
-        log_ratios = tokens.rollout_log_ratio + log_ratio(tokens.logprobs, tokens.logprobs.detach())
+        of_token = log_ratio(tokens.logprobs, tokens.logprobs.detach())
+        log_ratios = log_ratio(tokens.rollout_log_ratio, -of_token)
         return clipped_surrogate(log_ratios, tokens.advantages, self.options.clip_low, self.options.clip_high)
