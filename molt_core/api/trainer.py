@@ -67,6 +67,8 @@ class Stateful(Protocol):
         ...
 
 
+@frozen(kw_only=True)
+class StepResult:
     """What one optimizer step did; equal on all ranks."""
 
     applied: bool
