@@ -52,8 +52,6 @@ class TrainerParts:
     """Where the estimator makes advantages for tokens; those of the items are its rewards then."""
 
 
-@frozen(kw_only=True)
-class StepResult:
 @runtime_checkable
 class Stateful(Protocol):
     """A loss or an estimator that remembers earlier steps, as a steered coefficient does. Trainers save its state."""

@@ -58,10 +58,10 @@ def before_step(
         "returns": None,
     }
     metrics: Mapping[str, float] = {}
-    current, top = behaviour, None
+    current = behaviour
     compared = parts.estimator is not None and models.reference is not None
     if parts.correction is not None or rollout_ratio or compared:
-        current, top = _logprobs(models.policy, rows)
+        current = _numbers(models.policy, rows)
     if parts.correction is not None:
         batch = CorrectionBatch(logprobs=current, behaviour_logprobs=behaviour, rollout_index=rollouts)
         made = parts.correction.weights(batch)
@@ -74,6 +74,7 @@ def before_step(
         order = _order(rows)
         made_here = parts.estimator.token_advantages(_token_rollouts(rows, order, current, vectors), _summed)
         vectors |= _scattered(made_here, order)
+        metrics = {**metrics, **made_here.metrics}
     return _by_row(vectors, [len(row.targets) for row in rows]), metrics
 
 
@@ -85,7 +86,6 @@ def _numbers(module: nn.Module, rows: Sequence[Row]) -> Tensor:
     """[N over all rows] on the CPU."""
     with torch.no_grad():
         made = [module(row) for row in rows]
-        metrics = {**metrics, **made_here.metrics}
     return torch.cat([(one[0] if isinstance(one, tuple) else one).cpu() for one in made])
 
 
