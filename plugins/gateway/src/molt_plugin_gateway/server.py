@@ -70,8 +70,9 @@ class Server:
                 "machine, or 127.0.0.1"
             ) from error
         config = uvicorn.Config(
-            self._serve, interface="asgi3", lifespan="off", ws="none", log_config=None, access_log=False, server_header=False,
-            proxy_headers=False, timeout_keep_alive=IDLE_CONNECTION_S, timeout_graceful_shutdown=5,
+            self._serve, interface="asgi3", lifespan="off", ws="none", log_config=None, access_log=False,
+            server_header=False, proxy_headers=False, timeout_keep_alive=IDLE_CONNECTION_S,
+            timeout_graceful_shutdown=5,
         )  # fmt: skip
         self._uvicorn = _Uvicorn(config)
         self._serving = asyncio.create_task(self._uvicorn.serve(sockets=[listening]))
