@@ -17,6 +17,7 @@ from attrs import frozen
 from molt_core.errors import PreflightError
 from molt_core.plan.model_facts import model_folder, run_max_length
 from molt_core.plan.plan import Plan
+from molt_core.plan.reference import SAME_TOKENIZER, different_tokens, same_tokens
 
 
 @frozen(kw_only=True)
@@ -34,17 +35,20 @@ def prepare_model(plan: Plan) -> PreparedModel:
     """Make sure that the model is on disk. Takes a while at the first use of a packaged model.
 
     Raises:
-        PreflightError: it can't be made, downloaded or read.
+        PreflightError: it or the reference can't be made, downloaded or read, or they have different tokens.
     """
     run = plan.run_options()
     folder = _folder(plan, run.model)
     config = _json(folder / "config.json")
     text_config = config.get("text_config", config)
+    reference = _reference_folder(run.reference)
+    if reference and not same_tokens(folder, Path(reference)):
+        raise PreflightError(f"{different_tokens(folder, Path(reference))}; give {SAME_TOKENIZER}")
     return PreparedModel(
         folder=folder,
         max_length=run_max_length(run, text_config.get("max_position_embeddings")),
         end_token_ids=end_token_ids(folder),
-        reference_folder=_reference_folder(run.reference),
+        reference_folder=reference,
     )
 
 

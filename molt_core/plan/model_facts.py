@@ -56,10 +56,15 @@ def model_facts(
         )
         return facts, tuple(_absent(spec, said))
     folder = model_folder(run.model)
-    if os.path.exists(folder) or not _HUB_ID.fullmatch(run.model) or run.model.startswith("."):
+    if os.path.exists(folder) or not is_hub_id(run.model):
         return read_folder(folder), tuple(_folder_findings(folder, said))
     message = f"model {run.model!r} is on the Hugging Face hub: its length and files are known once it is downloaded"
     return ModelFacts(source="hub"), (Finding("note", "M401", message, (said,)),)
+
+
+def is_hub_id(model: str) -> bool:
+    """Whether `OWNER/NAME` is what --model or --reference says; a folder of that name goes first."""
+    return _HUB_ID.fullmatch(model) is not None and not model.startswith(".")
 
 
 def model_folder(model: str) -> Path:

@@ -15,6 +15,7 @@ from molt_core.api.findings import Finding, Source, error
 from molt_core.api.plan_view import PlanView
 from molt_core.api.spec import AgentSpec, EnvironmentSpec, EstimatorSpec, Rule
 from molt_core.plan.model_facts import run_max_length
+from molt_core.plan.reference import reference_is_usable
 
 
 def groups_are_compared(view: PlanView) -> Iterator[Finding]:
@@ -160,5 +161,6 @@ CORE_RULES: Final[tuple[Rule, ...]] = (
     evaluation_is_possible,
     ranks_have_work,
     agents_are_graded,
+    reference_is_usable,
 )
 EVAL_RULES: Final[tuple[Rule, ...]] = (lengths_fit, output_is_writable, evaluation_samples, agents_are_graded)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from molt_core.api.facts import CRITIC, REFERENCE_MODEL, TEACHER, TOKEN_ADVANTAGES, Facts
+from molt_core.api.findings import Finding, error
 from molt_core.api.options import NoOptions, option, options
 from molt_core.api.spec import EstimatorSpec
+
+if TYPE_CHECKING:
+    from molt_core.api.plan_view import PlanView
 
 WHITEN_HELP: Final = "shift and scale advantages to mean 0 and variance 1 over all sampled tokens"
 GAMMA_HELP: Final = "discount of rewards for each sampled token in between"
@@ -57,6 +62,20 @@ def kl_facts(made: KlOptions, *more: str) -> Facts:
     return Facts(provides=[*more, *([REFERENCE_MODEL] if made.kl_coef > 0 else [])])
 
 
+def kl_is_steered_from_something(view: PlanView) -> Iterator[Finding]:
+    """A steered coefficient is multiplied, and stays 0 if it starts there."""
+    (part,) = view.parts["estimators"]
+    made: Any = part.options
+    if made.kl_target is not None and made.kl_coef == 0:
+        yield error(
+            "ADV1",
+            f"the KL coefficient is to be steered to a KL of {made.kl_target:g}, but it starts at 0 and stays there",
+            view.source("estimator.kl_target"),
+            view.source("estimator.kl_coef"),
+            fix="--estimator.kl-coef 0.001, or leave --estimator.kl-target out",
+        )
+
+
 @options
 class GrpoOptions:
     eps: float = option(1e-9, help="added to a group's standard deviation before dividing by it", gt=0)
@@ -70,6 +89,7 @@ REINFORCE_PP: Final = EstimatorSpec(
     factory="molt_plugin_estimators.reinforce_pp:ReinforcePP",
     options=ReinforceOptions,
     facts=lambda made: kl_facts(made, *((TOKEN_ADVANTAGES,) if makes_token_advantages(made) else ())),
+    rules=(kl_is_steered_from_something,),
 )
 
 REINFORCE_PP_BASELINE: Final = EstimatorSpec(
@@ -124,6 +144,7 @@ GAE: Final = EstimatorSpec(
     factory="molt_plugin_estimators.gae:Gae",
     options=GaeOptions,
     facts=lambda made: kl_facts(made, TOKEN_ADVANTAGES, CRITIC),
+    rules=(kl_is_steered_from_something,),
 )
 
 ON_POLICY_DISTILL: Final = EstimatorSpec(

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+import os
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
-from molt_core.api.facts import SAMPLED_LOGPROBS, Facts
+from molt_core.api.facts import CRITIC, SAMPLED_LOGPROBS, Facts
+from molt_core.api.findings import Finding, error
 from molt_core.api.options import option, options
 from molt_core.api.spec import TrainerSpec
+
+if TYPE_CHECKING:
+    from molt_core.api.plan_view import PlanView
+
+_HUB_ID: Final = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @options
@@ -42,6 +51,21 @@ class FsdpOptions:
     )
 
 
+def critic_has_a_use(view: PlanView) -> Iterator[Finding]:
+    """Options of a critic are for estimators that have one, and its model must be there."""
+    given = [name for name in view.origins if name.startswith("trainer.critic_")]
+    if given and CRITIC not in view.facts:
+        message = f"{given[0]} is given, but no critic is trained: the estimator has none"
+        yield Finding("warning", "FSDP1", message, tuple(map(view.source, given)), "--estimator gae")
+    (part,) = view.parts["trainers"]
+    model: str = part.options.critic_model
+    if model and not os.path.isdir(model) and not _HUB_ID.fullmatch(model):
+        message = f"critic_model {model} is neither a folder nor the id of a model"
+        yield error(
+            "FSDP2", message, view.source("trainer.critic_model"), fix="--trainer.critic-model FOLDER"
+        )
+
+
 FSDP: Final = TrainerSpec(
     name="fsdp",
     summary="PyTorch FSDP2 with float32 master weights and AdamW, for models of transformers",
@@ -49,4 +73,5 @@ FSDP: Final = TrainerSpec(
     factory="molt_plugin_fsdp.trainer:FsdpTrainer",
     options=FsdpOptions,
     facts=lambda _options: Facts(needs={SAMPLED_LOGPROBS}),
+    rules=(critic_has_a_use,),
 )

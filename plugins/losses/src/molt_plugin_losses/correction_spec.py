@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from molt_core.api.plan_view import PlanView
 
 CODE: Final = "LOSS2"
+USUAL_DISTANCE: Final = {"binary_kl": 5e-3, "tv": 0.1}
+"""Upper bounds to begin with: five nats per thousand tokens, or a tenth of the probability."""
 
 
 @options
@@ -29,7 +31,7 @@ class ImportanceOptions:
         "mask", help="what happens outside the threshold: left out, clipped to it, or cut from above"
     )
     threshold: tuple[float, ...] = option(
-        (0.5, 5.0), help="one number: an upper bound; two: lower and upper bound"
+        (0.5, 5.0), help="one number: an upper bound; two (give the flag twice): lower and upper bound"
     )
 
     @property
@@ -74,15 +76,20 @@ def refusals(made: ImportanceOptions) -> Iterator[tuple[str, str]]:
             "--correction.level seq, or --correction.gate ratio",
         )
     low, high = made.band
-    if made.gate != "ratio" and low > 0:
-        yield (
-            f"gate {made.gate} measures a distance, and a lower bound of {low:g} would leave out the tokens that agree",
-            f"--correction.threshold {high:g}",
-        )
     if made.gate == "ratio" and high <= 0:
         yield (
             f"ratios are positive; an upper bound of {high:g} leaves out everything",
-            "--correction.threshold 0.5 5",
+            "--correction.threshold 0.5 --correction.threshold 5",
+        )
+    if made.gate != "ratio" and low > 0:
+        yield (
+            f"gate {made.gate} measures a distance, and a lower bound of {low:g} would leave out the tokens that agree",
+            f"one upper bound, e.g. --correction.threshold {USUAL_DISTANCE[made.gate]:g}",
+        )
+    elif made.gate == "tv" and high >= 1:
+        yield (
+            f"the total variation is below 1; an upper bound of {high:g} leaves out nothing",
+            f"--correction.threshold {USUAL_DISTANCE['tv']:g}",
         )
 
 

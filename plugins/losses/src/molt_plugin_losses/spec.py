@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from molt_core.api.facts import ENTROPY_GRADIENT, REFERENCE_MODEL, ROLLOUT_RATIO, SAMPLED_LOGPROBS, Facts
-from molt_core.api.findings import Finding, error
+from molt_core.api.findings import Finding, Source, error
 from molt_core.api.options import option, options
 from molt_core.api.spec import LossSpec
 
@@ -85,7 +85,32 @@ def kl_makes_sense(view: PlanView) -> Iterator[Finding]:
         )
 
 
-RULES: Final = (kl_makes_sense,)
+def kl_is_steered_from_something(view: PlanView) -> Iterator[Finding]:
+    """A steered coefficient is multiplied, and stays 0 if it starts there."""
+    (part,) = view.parts["losses"]
+    made: Any = part.options
+    if made.kl_target is not None and made.kl_coef == 0:
+        yield error(
+            "LOSS3",
+            f"the KL coefficient is to be steered to a KL of {made.kl_target:g}, but it starts at 0 and stays there",
+            view.source("loss.kl_target"),
+            view.source("loss.kl_coef"),
+            fix="--loss.kl-coef 0.001, or leave --loss.kl-target out",
+        )
+
+
+def rollout_ratio_is_left(view: PlanView) -> Iterator[Finding]:
+    """A correction makes the ratio one against the policy before the step: a rollout's is 1 then, never clipped."""
+    for corrected in view.parts.get("corrections", ()):
+        yield error(
+            "LOSS4",
+            f"loss 'gspo' has nothing to clip beside correction {corrected.spec.name!r}",
+            Source("a correction makes the ratio one against the policy before the step: 1 for every rollout"),
+            fix="--loss ppo, which is the same where the ratio is 1; or leave --correction out",
+        )
+
+
+RULES: Final = (kl_makes_sense, kl_is_steered_from_something)
 
 PPO: Final = LossSpec(
     name="ppo",
@@ -104,7 +129,7 @@ GSPO: Final = LossSpec(
     factory="molt_plugin_losses.gspo:GspoLoss",
     options=GspoOptions,
     facts=lambda options: loss_facts(options, rollout_ratio=True),
-    rules=RULES,
+    rules=(*RULES, rollout_ratio_is_left),
 )
 
 CISPO: Final = LossSpec(
