@@ -123,6 +123,7 @@ def test_a_plugin_wheel_holds_only_its_package_and_needs_the_core(
 
 def test_data_files_of_plugins_are_in_their_wheels(wheels: dict[str, Path]) -> None:
     assert "molt_plugin_models/corpus.txt" in names_in(wheels["models"])
+    assert "molt_plugin_agents/recipes/codex.toml" in names_in(wheels["agents"])
 
 
 def test_what_is_imported_is_what_was_installed(environment: Path) -> None:
