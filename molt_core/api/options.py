@@ -10,6 +10,7 @@ Field types may be int, float, bool, str, pathlib.Path, Literal, an Optional of 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, dataclass_transform
 
@@ -77,3 +78,12 @@ def options(cls: type[T]) -> type[T]:
 @options
 class NoOptions:
     """For plugins without knobs."""
+
+
+def json_object(text: str) -> str | None:
+    """A check for options that hold a JSON object, for what has no options class of ours."""
+    try:
+        fits = isinstance(json.loads(text), dict)
+    except ValueError:
+        fits = False
+    return None if fits else 'must be a JSON object, as {"name": 1}'

@@ -1,0 +1,1 @@
+"""Gymnasium for Molt. `spec` is light; `environment` imports gymnasium."""

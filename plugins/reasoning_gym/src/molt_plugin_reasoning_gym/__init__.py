@@ -1,0 +1,1 @@
+"""reasoning-gym for Molt. `spec` is light; `environment` imports reasoning_gym."""

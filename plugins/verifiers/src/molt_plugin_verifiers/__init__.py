@@ -1,0 +1,1 @@
+"""Environments of the verifiers library for Molt. Only `driver`, which another Python runs, imports verifiers."""

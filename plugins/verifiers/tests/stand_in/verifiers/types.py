@@ -1,0 +1,3 @@
+class ClientConfig:
+    def __init__(self, **fields):
+        self.__dict__.update(fields)
