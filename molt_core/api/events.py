@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+from attrs import Factory, field, frozen
 
 from molt_core.experience.rollout import RolloutSummary
 
@@ -50,11 +50,14 @@ class CheckpointSaved:
 @frozen(kw_only=True)
 class EvalFinished:
     step: int
+    """After which it began; 0 before the first."""
     version: int
-    """Policy version that was evaluated."""
+    """Policy version that was evaluated: the oldest that sampled a token of it."""
     metrics: Mapping[str, float]
     summaries: tuple[RolloutSummary, ...]
-    """The evaluated rollouts, in order of prompts."""
+    """The evaluated rollouts, in order of prompts, without their payloads."""
+    newest_version: int = field(default=Factory(lambda self: self.version, takes_self=True))
+    """Newer than `version` if the engines got new weights while it ran, beside training."""
 
 
 @frozen(kw_only=True)

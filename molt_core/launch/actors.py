@@ -39,7 +39,8 @@ def engine_requests(plan: Plan, model: PreparedModel) -> list[ActorRequest]:
     run = plan.run_options()
     threads = threads_per_actor(run, os.cpu_count() or 1)
     in_flight = run.group_size * run.prompts_per_step * (run.max_staleness + 1)
-    concurrency = max(in_flight, run.eval_prompts * run.eval_samples)
+    evaluated = min(run.eval_prompts * run.eval_samples, run.eval_concurrency)
+    concurrency = max(in_flight, evaluated) if run.max_staleness == 0 else in_flight + evaluated
     return [
         ActorRequest(
             name=f"engine-{index}",

@@ -18,7 +18,6 @@ from attrs import frozen
 from molt_core.api.estimator import Estimator
 from molt_core.api.events import (
     CheckpointSaved,
-    EvalFinished,
     Event,
     RunFinished,
     StepFinished,
@@ -30,14 +29,14 @@ from molt_core.data.tasks import Task, TaskSource
 from molt_core.errors import Interrupted, RunError, first_cause
 from molt_core.experience import Group
 from molt_core.loop.buffer import Buffer
-from molt_core.loop.evaluate import evaluate
+from molt_core.loop.evaluator import Evaluator
 from molt_core.loop.learner import Learned, learn
 from molt_core.loop.ports import Policy, Published, Sampler
 from molt_core.loop.producer import Producer
 from molt_core.loop.stop import Stopped, StopSignal
 from molt_core.loop.timings import timings
 from molt_core.report.ledger import Ledger
-from molt_core.report.metrics import eval_metrics, step_metrics
+from molt_core.report.metrics import step_metrics
 
 MAX_SKIPPED_IN_A_ROW = 3
 """Non-finite steps after which the run ends: the weights are sound, but nothing is learned any more."""
@@ -75,6 +74,10 @@ class Controller:
             run=run, max_tokens=parts.max_tokens, needs_groups=parts.needs_groups, tasks=parts.tasks,
             sampler=parts.sampler, buffer=self._buffer, ledger=parts.ledger, notify=parts.notify,
             group_filter=parts.group_filter,
+        )  # fmt: skip
+        self._evaluator = Evaluator(
+            parts.eval_tasks, name=parts.eval_name, sampler=parts.sampler, run=run, max_tokens=parts.max_tokens,
+            now=lambda: (self._step, self._version), notify=parts.notify,
         )  # fmt: skip
         self._step = 0
         self._version = 0
@@ -122,26 +125,33 @@ class Controller:
     async def _train(self) -> None:
         producer = asyncio.create_task(self._producer.run(), name="producer")
         learner = asyncio.create_task(self._learn(), name="learner")
+        evaluator = asyncio.create_task(self._evaluator.run(), name="evaluator")
         stop = asyncio.create_task(self._parts.stop.wait(), name="stop")
+        beside = (producer, evaluator)
         try:
-            waiting = {learner, producer, stop}
+            waiting = {learner, stop, *beside}
             while not learner.done():
                 done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 waiting -= done
-                if stop in done or (producer in done and producer.exception() is not None):
+                if stop in done or any(task.exception() for task in done.intersection(beside)):
                     await self._buffer.close()
-                    producer.cancel()
+                    for task in beside:
+                        task.cancel()
                     waiting = {learner}
             learner.result()
-            if producer.done() and not producer.cancelled():
-                producer.result()
+            for task in beside:
+                if task.done() and not task.cancelled():
+                    task.result()
             if self._parts.stop.is_set:
                 raise Stopped(self._parts.stop.reason)
+            self._evaluator.finish()
+            await self._parts.stop.unless_stopped(evaluator)
         finally:
             await self._buffer.close()
-            for task in (producer, learner, stop):
+            tasks = (learner, stop, *beside)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(producer, learner, stop, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _learn(self) -> None:
         clock = asyncio.get_running_loop().time
@@ -181,7 +191,10 @@ class Controller:
                 self._outcome = "stopped_early"
                 return
             if self._due(self._run.eval_every):
-                await self._evaluate()
+                if self._run.max_staleness:
+                    self._evaluator.ask()
+                else:
+                    await self._evaluate()
             if self._due(self._run.save_every):
                 await self._save()
 
@@ -224,19 +237,7 @@ class Controller:
         return every > 0 and self._step % every == 0 and self._step < self._run.steps
 
     async def _evaluate(self) -> None:
-        if not self._parts.eval_tasks:
-            return
-        version = self._version
-        summaries = await self._parts.stop.unless_stopped(
-            evaluate(
-                self._parts.eval_tasks, sampler=self._parts.sampler, run=self._run,
-                max_tokens=self._parts.max_tokens, label=f"eval-{self._step}",
-            )
-        )  # fmt: skip
-        metrics = eval_metrics(summaries, name=self._parts.eval_name)
-        self._parts.notify(
-            EvalFinished(step=self._step, version=version, metrics=metrics, summaries=summaries)
-        )
+        await self._parts.stop.unless_stopped(self._evaluator.evaluate())
 
     async def _save(self) -> None:
         started = asyncio.get_running_loop().time()

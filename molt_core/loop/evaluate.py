@@ -1,9 +1,11 @@
-"""Evaluation: k replies to each held-out prompt, by the policy version that the engines use now."""
+"""Evaluation: k replies to each held-out prompt, by the policy that the engines use meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+
+from attrs import evolve
 
 from molt_core.api.run_options import RunOptions
 from molt_core.data.tasks import Task, TaskSource
@@ -42,7 +44,9 @@ async def evaluate(
 
     async def sample(request: RolloutRequest) -> RolloutSummary:
         async with places:
-            return await sampler.sample(request)
+            summary = await sampler.sample(request)
+        # nothing trains on it, so the store may forget its tokens
+        return evolve(summary, payload=None)
 
     async with asyncio.TaskGroup() as replies:
         running = [replies.create_task(sample(request)) for request in requests]

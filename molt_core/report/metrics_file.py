@@ -17,8 +17,8 @@ class MetricsFile:
         match event:
             case StepFinished(step=step, metrics=metrics):
                 self._lines.write({"step": step, **metrics})
-            case EvalFinished(step=step, version=version, metrics=metrics):
-                self._lines.write({"step": step, "version": version, **metrics})
+            case EvalFinished(step=step, version=version, newest_version=newest, metrics=metrics):
+                self._lines.write({"step": step, "version": version, "newest_version": newest, **metrics})
             case _:
                 pass
 

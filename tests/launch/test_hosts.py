@@ -142,6 +142,16 @@ def test_engines_are_told_how_many_requests_may_come_at_once():
     assert len({request.args[1]["seed"] for request in requests}) == 2
 
 
+def test_engines_have_room_for_an_evaluation_beside_training():
+    plan = plan_of(
+        "--model", "tiny", "--max-tokens", "8", "--eval-prompts", "30", "--max-staleness", "1",
+        "--eval-concurrency", "10",
+    )  # fmt: skip
+    (request,) = engine_requests(plan, PreparedModel(folder=Path("m"), max_length=64, end_token_ids=(2,)))
+
+    assert request.args[1]["max_concurrency"] == 2 * 32 + 10
+
+
 def test_end_tokens_are_those_of_config_generation_config_and_tokenizer(tmp_path):
     (tmp_path / "config.json").write_text('{"eos_token_id": 5}')
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [7, 5]}')

@@ -279,6 +279,47 @@ def test_evaluation_before_during_and_after_names_its_version(tmp_path):
     assert len(set(seeds[0])) == 6
 
 
+def test_evaluation_off_policy_runs_beside_training_and_says_which_versions_it_is_of(tmp_path):
+    def evaluated_in(seconds: float, **options):
+        run = Run(
+            tmp_path / str(seconds), policy=FakePolicy(step_s=1.0), steps=8, max_staleness=1,
+            eval_prompts=2, eval_every=2, **options,
+        )  # fmt: skip
+        run.sampler = FakeSampler(
+            run.policy, seconds=lambda request: seconds if request.rollout_id.startswith("eval") else 1.0
+        )
+        run.start()
+        steps_s = sum(event.metrics["time/step_s"] for event in run.told(StepFinished))
+        return steps_s, [(e.step, e.version, e.newest_version) for e in run.told(EvalFinished)]
+
+    quick, long = evaluated_in(0.5), evaluated_in(2.6)
+
+    assert quick[1] == [(0, 0, 0), (2, 2, 2), (4, 4, 4), (6, 6, 6), (8, 8, 8)]
+    # what fell due after step 6 had to wait, and is of the version of then
+    assert long[1] == [(0, 0, 0), (2, 2, 4), (4, 4, 7), (7, 7, 8), (8, 8, 8)]
+    assert quick[0] == long[0] == 9, "training never waited"
+
+
+def test_an_engine_that_is_lost_in_an_evaluation_beside_training_ends_the_run(tmp_path):
+    run = Run(tmp_path, steps=50, max_staleness=1, eval_prompts=2, eval_every=2)
+    lost = RunError("engine-0 died")
+    run.sampler = FakeSampler(run.policy, raises=lambda r: lost if r.group_id.startswith("eval-2") else None)
+
+    with pytest.raises(RunError, match="engine-0 died"):
+        run.start()
+    assert 2 <= len(run.policy.trained) < 5
+
+
+def test_interrupt_ends_an_evaluation_beside_training_at_once(tmp_path):
+    run = Run(tmp_path, steps=100, max_staleness=1, eval_prompts=2, eval_every=1)
+    run.sampler = FakeSampler(run.policy, seconds=lambda r: 1e6 if r.group_id.startswith("eval-1") else 1.0)
+    run.stop_at_s = 20.0
+
+    with pytest.raises(Interrupted):
+        run.start()
+    assert [event.step for event in run.told(EvalFinished)] == [0]
+
+
 def test_checkpoints_are_saved_as_asked_and_at_the_end_once(tmp_path):
     run = Run(tmp_path, steps=4, save_every=2)
     run.start()

@@ -67,6 +67,6 @@ def test_metrics_file_has_a_line_for_each_step_and_evaluation_and_for_nothing_el
     file.on_event(RunFinished(outcome="done", step=1, ledger={}))
     file.close()
     assert read_json_lines(tmp_path / "metrics.jsonl") == [
-        {"step": 0, "version": 0, "eval/e/pass@1": 0.5},
+        {"step": 0, "version": 0, "newest_version": 0, "eval/e/pass@1": 0.5},
         {"step": 1, "reward/mean": 0.25},
     ]
