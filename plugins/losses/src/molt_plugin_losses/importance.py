@@ -38,6 +38,7 @@ class ImportanceCorrection:
         self._options = options
         self._low, self._high = options.band
 
+    @torch.no_grad()
     def weights(self, batch: CorrectionBatch) -> CorrectionWeights:
         options = self._options
         log_weights = log_ratio(batch.logprobs, batch.behaviour_logprobs)
