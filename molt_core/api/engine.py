@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from attrs import cmp_using, field, frozen
+from attrs.converters import optional
 
 from molt_core.experience.segment import FloatArray, IntArray
 
@@ -35,6 +36,8 @@ class EngineContext:
     num_threads: int
     end_token_ids: tuple[int, ...]
     """Any of these ends a reply; the token itself belongs to the reply."""
+    top_logprobs: int = 0
+    """Most that a request may ask for."""
 
 
 @frozen(kw_only=True)
@@ -51,6 +54,8 @@ class GenerateRequest:
     json_schema: str | None = None
     """JSON schema that the reply must follow, `{}` for any JSON object. The log-probs are then those of the
     constrained distribution, which is not the policy's: such a reply is not for training."""
+    top_logprobs: int = 0
+    """k: beside each sampled token, ids and log-probs of the k likeliest tokens in its place."""
 
 
 def reply_limit(request: GenerateRequest, *, max_length: int, vocabulary_size: int) -> int:
@@ -77,6 +82,11 @@ def reply_limit(request: GenerateRequest, *, max_length: int, vocabulary_size: i
             f"request {request.request_id}: max_tokens is {request.max_tokens}, wanted at least 1; "
             f"temperature is {request.temperature:g}, wanted finite and not negative"
         )
+    if not 0 <= request.top_logprobs <= vocabulary_size:
+        raise ValueError(
+            f"request {request.request_id}: top_logprobs is {request.top_logprobs}, wanted 0 … {vocabulary_size}, "
+            "the size of the vocabulary"
+        )
     if "" in request.stop:
         raise ValueError(f"request {request.request_id}: a stop text is empty, which every reply contains")
     return min(request.max_tokens, max_length - num_prompt)
@@ -101,6 +111,23 @@ class Generation:
     versions: IntArray = field(converter=_int32, eq=cmp_using(eq=np.array_equal))
     """[N] int32, policy version that sampled each token."""
     finish_reason: Literal["stop", "length"]
+    top_ids: IntArray | None = field(
+        default=None, converter=optional(_int32), eq=cmp_using(eq=np.array_equal)
+    )
+    """[N, k] int32, the k likeliest tokens in each place, likeliest first; None unless asked for."""
+    top_logprobs: FloatArray | None = field(
+        default=None, converter=optional(_float32), eq=cmp_using(eq=np.array_equal)
+    )
+    """[N, k] float32, their log-probs, as `logprobs`."""
+
+
+def joined_top(generations: Sequence[Generation]) -> dict[str, Any]:
+    """`top_ids` and `top_logprobs` of replies one after the other, as arguments of a `Segment`; empty without."""
+    return {
+        name: np.concatenate([getattr(generation, name) for generation in generations])
+        for name in ("top_ids", "top_logprobs")
+        if all(getattr(generation, name) is not None for generation in generations)
+    }
 
 
 @frozen(kw_only=True)

@@ -24,6 +24,8 @@ CORRECTED: Final = "corrected"
 TOKEN_ADVANTAGES: Final = "token-advantages"  # noqa: S105 - no password
 CRITIC: Final = "critic"
 TEACHER: Final = "teacher"
+TOP_LOGPROBS: Final = "top-logprobs"
+CENTERING_TERM: Final = "centering-term"
 
 VOCABULARY: Final = {
     GROUPED_SAMPLES: "every prompt is sampled more than once (group-size > 1)",
@@ -39,6 +41,8 @@ VOCABULARY: Final = {
     TOKEN_ADVANTAGES: "the estimator makes an advantage for each token, on the trainer's ranks",
     CRITIC: "trainers hold a second model that estimates the value of every token's prefix",
     TEACHER: "the frozen reference is another model than the policy, named by --reference",
+    TOP_LOGPROBS: "the engine can return the log-probs of the likeliest tokens beside the sampled one",
+    CENTERING_TERM: "the loss adds the term of corrections that centre the score",
     CORRECTED: "weights account for tokens of another policy; the loss's ratio is against the policy before the step",
 }
 
@@ -55,3 +59,6 @@ class Facts:
     """Must not be provided by anyone in the plan."""
     owns: frozenset[str] = field(default=frozenset(), converter=frozenset)
     """Exclusive things, e.g. `mesh-axis:ep`; two owners of one thing are a conflict."""
+    top_logprobs: int = 0
+    """Wants ids and log-probs of this many of the likeliest tokens beside each sampled one. A run records as many
+    as the plugin that wants most; who reads them takes those that come first."""

@@ -40,6 +40,8 @@ class SessionRequest:
     temperature: float
     seed: int
     timeout_s: float
+    top_logprobs: int = 0
+    """Likeliest tokens to record beside each sampled one."""
 
 
 @frozen(kw_only=True)

@@ -41,6 +41,13 @@ class TokenBatch:
     constant; 0 unless the loss's facts ask for it."""
     reference_logprobs: Tensor | None
     """[N] float32 under the frozen reference model, constant; None without one."""
+    top_logprobs: Tensor | None = None
+    """[N, k] float32 under the current policy, of the tokens that the sampler found likeliest in the token's place,
+    likeliest first; carries the gradient. None unless a plugin wants them (`Facts.top_logprobs`)."""
+    top_reference_logprobs: Tensor | None = None
+    """[N, k] float32 of the same tokens under the frozen reference, constant; None without either."""
+    centering: Tensor | None = None
+    """[N, j] float32, coefficients of the first j of `top_logprobs` from the correction, constant; else None."""
     rollout_tokens: Tensor
     """[N] float32, sampled tokens of the token's rollout in the window."""
     group_tokens: Tensor

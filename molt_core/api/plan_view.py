@@ -49,6 +49,8 @@ class PlanView:
     model: ModelFacts
     facts: Mapping[str, tuple[str, ...]] = field(factory=dict)
     """Provided facts, each with the names of those who provide it."""
+    top_logprobs: int = 0
+    """Likeliest tokens that are recorded beside each sampled one."""
     origins: Mapping[str, str] = field(factory=dict)
     """Dotted option (`temperature`, `estimator.kl_coef`) to the flag or `file:line` that set it."""
 

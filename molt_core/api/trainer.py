@@ -38,6 +38,8 @@ class TrainerContext:
     num_threads: int
     facts: frozenset[str] = field(default=frozenset(), converter=frozenset)
     """Facts of the plan: those of `molt_core.api.facts` that ask something of a trainer say so."""
+    top_logprobs: int = 0
+    """k, the likeliest tokens recorded beside each sampled one; where there are some, losses get log-probs of them."""
     reference_folder: str = ""
     """Model folder of the frozen reference, where the plan has one; empty: the policy as it starts."""
 

@@ -54,6 +54,29 @@ def versions_never_go_back(segment: Segment) -> bool:
     return bool((np.diff(segment.versions[segment.sampled]) >= 0).all())
 
 
+def top_logprobs_fit(segment: Segment) -> bool:
+    """Likely tokens and their log-probs are there for each sampled token, equally many, or for none."""
+    ids, logprobs = segment.top_ids, segment.top_logprobs
+    if ids is None or logprobs is None:
+        return ids is None and logprobs is None
+    fits = ids.shape == logprobs.shape and ids.ndim == 2 and len(ids) == segment.num_sampled
+    return fits and bool((ids >= 0).all())
+
+
+def top_logprobs_agree(segment: Segment) -> bool:
+    """They fall, their probabilities sum to 1 at most, and a sampled one has its own log-prob (1e-3 for rounding)."""
+    ids, logprobs = segment.top_ids, segment.top_logprobs
+    if ids is None or logprobs is None or not top_logprobs_fit(segment):
+        return True
+    sampled = segment.token_ids[segment.sampled][:, None], segment.logprobs[segment.sampled][:, None]
+    expected = np.where(ids == sampled[0], sampled[1], logprobs)
+    return bool(
+        (logprobs[:, 1:] <= logprobs[:, :-1]).all()
+        and (np.exp(logprobs).sum(-1) <= 1 + 1e-3).all()
+        and np.isclose(expected, logprobs, rtol=0, atol=1e-3).all()
+    )
+
+
 SEGMENT_CHECKS: Final[tuple[Callable[[Segment], bool], ...]] = (
     one_token_axis,
     token_ids_are_valid,
@@ -62,6 +85,8 @@ SEGMENT_CHECKS: Final[tuple[Callable[[Segment], bool], ...]] = (
     given_tokens_carry_nothing,
     sampled_tokens_have_versions,
     versions_never_go_back,
+    top_logprobs_fit,
+    top_logprobs_agree,
 )
 
 

@@ -16,16 +16,17 @@ from safetensors.numpy import load, save
 from molt_core.experience.rollout import LeftOut, Outcome, Rollout, TurnReward
 from molt_core.experience.segment import Segment
 
-SCHEMA: Final = 2
-ARRAYS: Final = ("token_ids", "sampled", "logprobs", "versions")
+SCHEMA: Final = 3
+ARRAYS: Final = ("token_ids", "sampled", "logprobs", "versions", "top_ids", "top_logprobs")
 
 
 def encode(rollout: Rollout) -> bytes:
     """Serialise one rollout."""
     tensors = {
-        f"{number}.{name}": np.asarray(getattr(segment, name))
+        f"{number}.{name}": np.asarray(array)
         for number, segment in enumerate([*rollout.segments, *(part.segment for part in rollout.left_out)])
         for name in ARRAYS
+        if (array := getattr(segment, name)) is not None
     }
     header = {
         "schema": SCHEMA,
@@ -60,7 +61,7 @@ def decode(data: bytes) -> Rollout:
     del header["schema"]
     tensors = load(data)
     segments = tuple(
-        Segment(**{name: tensors[f"{number}.{name}"] for name in ARRAYS})
+        Segment(**{name: tensors[key] for name in ARRAYS if (key := f"{number}.{name}") in tensors})
         for number in range(num_segments + len(reasons))
     )
     return Rollout(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 from attrs import cmp_using, field, frozen
+from attrs.converters import optional
 
 IntArray = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float32]
@@ -14,6 +15,14 @@ BoolArray = npt.NDArray[np.bool_]
 
 NOT_SAMPLED = -1
 """Version of a token that no policy sampled (prompt, tool result)."""
+
+
+def _optional(dtype: type[np.generic]) -> object:
+    return field(
+        default=None,
+        converter=optional(lambda values: np.ascontiguousarray(values, dtype=dtype)),
+        eq=cmp_using(eq=np.array_equal),
+    )
 
 
 def _array(dtype: type[np.generic]) -> object:
@@ -38,6 +47,11 @@ class Segment:
     """[T] float32, natural log-probability as sampled (temperature included); 0 where not sampled."""
     versions: IntArray = _array(np.int32)  # type: ignore[assignment]
     """[T] int32, policy version that sampled the token; -1 where not sampled."""
+    top_ids: IntArray | None = _optional(np.int32)  # type: ignore[assignment]
+    """[n, k] int32 for the n sampled tokens in order: the k that the policy found likeliest there, likeliest first.
+    None unless a plugin asks for them (`Facts.top_logprobs`)."""
+    top_logprobs: FloatArray | None = _optional(np.float32)  # type: ignore[assignment]
+    """[n, k] float32, their log-probabilities as sampled."""
 
     @property
     def num_tokens(self) -> int:
@@ -50,7 +64,8 @@ class Segment:
     @classmethod
     def from_turn(
         cls, prompt_ids: Sequence[int] | IntArray, reply_ids: Sequence[int] | IntArray,
-        logprobs: Sequence[float] | FloatArray, versions: Sequence[int] | IntArray,
+        logprobs: Sequence[float] | FloatArray, versions: Sequence[int] | IntArray, *,
+        top_ids: IntArray | None = None, top_logprobs: FloatArray | None = None,
     ) -> Segment:  # fmt: skip
         """A prompt followed by one sampled reply of N tokens with N log-probs and N versions."""
         num_prompt = len(prompt_ids)
@@ -61,4 +76,6 @@ class Segment:
             versions=np.concatenate(
                 [np.full(num_prompt, NOT_SAMPLED, np.int32), np.asarray(versions, np.int32)]
             ),
+            top_ids=top_ids,
+            top_logprobs=top_logprobs,
         )

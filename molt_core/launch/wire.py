@@ -72,6 +72,7 @@ async def run(
                 eval_tasks=held_out,
                 eval_name=eval_name(plan),
                 max_tokens=options.max_tokens,
+                top_logprobs=plan.top_logprobs,
                 ledger=ledger,
                 notify=notify,
                 stop=stop,

@@ -69,11 +69,12 @@ class Controller:
         self._parts = parts
         self._buffer = Buffer(
             prompts_per_step=run.prompts_per_step, max_staleness=run.max_staleness, rounds=run.steps
+    top_logprobs: int = 0
         )
         self._producer = Producer(
             run=run, max_tokens=parts.max_tokens, needs_groups=parts.needs_groups, tasks=parts.tasks,
             sampler=parts.sampler, buffer=self._buffer, ledger=parts.ledger, notify=parts.notify,
-            group_filter=parts.group_filter,
+            group_filter=parts.group_filter, top_logprobs=parts.top_logprobs,
         )  # fmt: skip
         self._evaluator = Evaluator(
             parts.eval_tasks, name=parts.eval_name, sampler=parts.sampler, run=run, max_tokens=parts.max_tokens,

@@ -28,6 +28,8 @@ class RolloutRequest:
     max_tokens: int
     seed: int
     timeout_s: float
+    top_logprobs: int = 0
+    """Likeliest tokens to record beside each sampled one."""
 
 
 @frozen(kw_only=True)

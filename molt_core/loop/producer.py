@@ -32,9 +32,11 @@ class Producer:
     def __init__(
         self, *, run: RunOptions, max_tokens: int, needs_groups: bool, tasks: TaskSource, sampler: Sampler,
         buffer: Buffer, ledger: Ledger, notify: Callable[[Event], None], group_filter: Filter | None = None,
+        top_logprobs: int = 0,
     ) -> None:  # fmt: skip
         self._run_options = run
         self._max_tokens = max_tokens
+        self._top_logprobs = top_logprobs
         whole = run.group_size if run.incomplete_groups == "drop" else 1
         self._min_rollouts = max(whole, 2 if needs_groups else 1)
         self._filter = group_filter
@@ -123,6 +125,7 @@ class Producer:
             self._count_filtered(group)
         else:
             self._count_lost(group)
+            top_logprobs=self._top_logprobs,
         await self._buffer.drop(ticket)
 
     def _count_filtered(self, group: Group) -> None:

@@ -45,6 +45,7 @@ async def _play(draft: Draft, play: Play, gateway: Gateway, generate: Generate) 
             temperature=request.temperature,
             seed=request.seed,
             timeout_s=request.timeout_s,
+            top_logprobs=request.top_logprobs,
         )
     )
     try:

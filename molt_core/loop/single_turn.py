@@ -80,11 +80,15 @@ async def _converse(
             max_tokens=min(request.max_tokens, room),
             temperature=request.temperature,
             seed=request.seed,
+            top_logprobs=request.top_logprobs,
         )
     )
     draft.segments = (
-        Segment.from_turn(prompt_ids, generation.token_ids, generation.logprobs, generation.versions),
-    )
+        Segment.from_turn(
+            prompt_ids, generation.token_ids, generation.logprobs, generation.versions,
+            top_ids=generation.top_ids, top_logprobs=generation.top_logprobs,
+        ),
+    )  # fmt: skip
     draft.truncated = generation.finish_reason == "length"
     draft.reply_text = chat.decode(generation.token_ids.tolist())
     reply = Reply(

@@ -64,7 +64,10 @@ def _check(
         findings += wrong
     stated, wrong = state(parts)
     findings += wrong
-    view = PlanView(run=run, parts=parts, model=model, facts=provided(run, stated), origins=origins)
+    view = PlanView(
+        run=run, parts=parts, model=model, facts=provided(run, stated), origins=origins,
+        top_logprobs=max((one.facts.top_logprobs for one in stated), default=0),
+    )  # fmt: skip
     if complete:
         findings += conflicts(view, stated)
     findings += _plugin_rules(view)

@@ -74,6 +74,8 @@ class Plan:
     """Slot to chosen plugins."""
     facts: tuple[str, ...] = ()
     """Facts that hold in this run."""
+    top_logprobs: int = 0
+    """Likeliest tokens that engines return beside each sampled one, in training."""
 
     def first(self, slot: str) -> PlanPart | None:
         """The plugin of a slot that may be empty."""
@@ -103,6 +105,7 @@ class Plan:
             "model": self.model,
             "parts": parts,
             "facts": list(self.facts),
+            "top_logprobs": self.top_logprobs,
         }
 
     def to_json(self) -> str:
@@ -145,6 +148,7 @@ def freeze(view: PlanView) -> Plan:
         model=to_table(view.model),
         parts={slot: tuple(map(_frozen, chosen)) for slot, chosen in sorted(view.parts.items()) if chosen},
         facts=tuple(sorted(view.facts)),
+        top_logprobs=view.top_logprobs,
     )
 
 

@@ -31,6 +31,7 @@ from molt_core.testing.tiny_model import END_TOKEN_ID, VOCAB_SIZE, TinyModel
 
 MAX_LENGTH: Final = 512
 MAX_CONCURRENCY: Final = 8
+MAX_TOP_LOGPROBS: Final = 24
 PAUSE_S: Final = 0.05
 """Between two updates with requests in flight, so that tokens are sampled under each."""
 
@@ -41,7 +42,7 @@ def context(model: TinyModel, *, index: int = 0) -> EngineContext:
     """The context that the tests expect the engine to have been started with."""
     return EngineContext(
         model_folder=str(model.folder), dtype="float32", max_length=MAX_LENGTH, max_concurrency=MAX_CONCURRENCY,
-        seed=0, index=index, num_threads=1, end_token_ids=(END_TOKEN_ID,),
+        seed=0, index=index, num_threads=1, end_token_ids=(END_TOKEN_ID,), top_logprobs=MAX_TOP_LOGPROBS,
     )  # fmt: skip
 
 
@@ -98,6 +99,44 @@ class EngineContract:
             assert np.concatenate(found).mean() < 1e-4
             assert np.concatenate(found).max() < 1e-3
             await self.publish(engine, model)
+
+    @pytest.mark.parametrize("temperature", [1.0, 0.7])
+    async def test_the_likeliest_tokens_are_those_of_transformers_across_updates_in_flight(
+        self, engine: Engine, model: TinyModel, temperature: float
+    ) -> None:
+        numbers = [0, 1, 5, MAX_TOP_LOGPROBS] * 2
+        asked = [
+            evolve(request(prompt, temperature=temperature), top_logprobs=number)
+            for prompt, number in zip(prompts(), numbers, strict=True)
+        ]
+        running = [asyncio.create_task(engine.generate(each)) for each in asked]
+        await asyncio.sleep(PAUSE_S)
+        await self.publish(engine, model)
+        for prompt, number, reply in zip(prompts(), numbers, await asyncio.gather(*running), strict=True):
+            if number == 0:
+                assert reply.top_ids is None
+                assert reply.top_logprobs is None
+                continue
+            assert reply.top_ids is not None
+            assert reply.top_logprobs is not None
+            assert reply.top_ids.shape == reply.top_logprobs.shape == (len(reply.token_ids), number)
+            history = np.concatenate([np.asarray(prompt, np.int32), reply.token_ids])
+            for version in np.unique(reply.versions):
+                mine = reply.versions == version
+                rows = model.logprobs(int(version), history, temperature)[len(prompt) - 1 : -1][mine]
+                own = np.take_along_axis(rows, reply.top_ids[mine].astype(np.int64), -1)
+                assert np.abs(own - reply.top_logprobs[mine]).max() < 1e-3
+                # equally likely tokens may change places
+                assert np.abs(-np.sort(-rows)[:, :number] - reply.top_logprobs[mine]).max() < 1e-3
+            assert all(len(set(ids)) == number for ids in reply.top_ids.tolist())
+
+    @pytest.mark.parametrize("number", [-1, VOCAB_SIZE + 1])
+    async def test_more_likely_tokens_than_there_are_can_not_be_asked_for(
+        self, engine: Engine, number: int
+    ) -> None:
+        with pytest.raises(ValueError, match=f"top_logprobs is {number}.*{VOCAB_SIZE}"):
+            await engine.generate(evolve(request([5]), top_logprobs=number))
+        await engine.generate(request([5]))
 
     async def test_temperature_0_takes_the_most_likely_token_with_its_unscaled_logprob(
         self, engine: Engine, model: TinyModel
@@ -233,12 +272,14 @@ class EngineContract:
         stop = stops[len(stops) // 2]
         length = next(n + 1 for n, text in enumerate(texts) if stop in text)
         for given in ((stop,), ("never there", stop)):
-            stopping = evolve(request(prompts()[4], max_tokens=200, seed=seed), stop=given)
+            stopping = evolve(request(prompts()[4], max_tokens=200, seed=seed), stop=given, top_logprobs=3)
             reply, *_ = await asyncio.gather(
                 engine.generate(stopping), *(engine.generate(request(prompt)) for prompt in prompts())
             )
             assert reply.token_ids.tolist() == whole.token_ids[:length].tolist()
             assert len(reply.logprobs) == len(reply.versions) == length
+            assert reply.top_ids is not None
+            assert reply.top_ids.shape == (length, 3)
             assert reply.finish_reason == "stop"
             assert differences(model, prompts()[4], reply).max() < 1e-3
 
@@ -297,12 +338,11 @@ class EngineContract:
     async def test_a_cancelled_request_ends_and_the_others_go_on(
         self, engine: Engine, model: TinyModel
     ) -> None:
-        cancelled = asyncio.create_task(engine.generate(request(prompts()[1], max_tokens=400)))
         others = asyncio.gather(*(engine.generate(request(prompt)) for prompt in prompts()[2:]))
-        await asyncio.sleep(PAUSE_S)
-        cancelled.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await cancelled
+        for cancelled in await busy(engine):
+            cancelled.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await cancelled
         for prompt, reply in zip(prompts()[2:], await others, strict=True):
             assert differences(model, prompt, reply).max() < 1e-3
 

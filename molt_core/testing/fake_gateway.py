@@ -15,7 +15,7 @@ import numpy as np
 from attrs import define, field
 
 from molt_core.api.agent import ChatReply, text_of
-from molt_core.api.engine import GenerateRequest, Generation
+from molt_core.api.engine import GenerateRequest, Generation, joined_top
 from molt_core.api.gateway import Capture, GatewayContext, Place, SessionRequest
 from molt_core.errors import RunError
 from molt_core.experience import LeftOut, Segment
@@ -149,7 +149,7 @@ class FakeSession:
         self._num_calls += 1
         request = GenerateRequest(
             request_id=f"{self.request.rollout_id}/{self._num_calls}", token_ids=prompt, max_tokens=max_tokens,
-            temperature=temperature, seed=self.request.seed,
+            temperature=temperature, seed=self.request.seed, top_logprobs=self.request.top_logprobs,
         )  # fmt: skip
         try:
             return await self.request.generate(request)
@@ -169,7 +169,8 @@ def _segment(path: _Path, numbers: Sequence[int]) -> Segment:
         generation, start = path.sampled[number], path.starts[number]
         span = slice(start, start + len(generation.token_ids))
         sampled[span], logprobs[span], versions[span] = True, generation.logprobs, generation.versions
-    return Segment(token_ids=ids, sampled=sampled, logprobs=logprobs, versions=versions)
+    top = joined_top([path.sampled[number] for number in numbers])
+    return Segment(token_ids=ids, sampled=sampled, logprobs=logprobs, versions=versions, **top)
 
 
 class FakeGateway:

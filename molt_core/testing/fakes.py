@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from molt_core.api.engine import GenerateRequest, Generation, Weights
 from molt_core.api.environment import Row
 from molt_core.api.trainer import StepResult
@@ -20,6 +23,22 @@ from molt_core.experience.rollout import summarize
 from molt_core.loop.ports import Published, RankShare, RolloutRequest
 
 RequestTo = Callable[[RolloutRequest], float]
+
+
+def made_up_top(
+    token_ids: Sequence[int], logprobs: npt.NDArray[np.floating[Any]], num_top: int
+) -> dict[str, Any]:
+    """Likely tokens of a `Generation`: the sampled one and some that share a thousandth of the rest; {} for none."""
+    if num_top == 0:
+        return {}
+    ids = np.asarray(token_ids, np.int32).reshape(-1, 1) ^ np.arange(num_top, dtype=np.int32)
+    rest = np.log(-np.expm1(np.minimum(logprobs, -1e-6)) / 1000 / num_top)
+    values = np.where(np.arange(num_top) == 0, logprobs[:, None], rest[:, None])
+    order = np.argsort(-values, axis=-1, kind="stable")
+    return {
+        "top_ids": np.take_along_axis(ids, order, -1),
+        "top_logprobs": np.take_along_axis(values, order, -1),
+    }
 
 
 class FakeEngine:
@@ -65,9 +84,11 @@ class FakeEngine:
             if not self._running:
                 self._idle.set()
         reason: Literal["stop", "length"] = "stop" if len(token_ids) == len(script) else "length"
+        logprobs = np.full(len(token_ids), -1.0)
         return Generation(
-            token_ids=token_ids, logprobs=[-1.0] * len(token_ids), versions=versions, finish_reason=reason
-        )
+            token_ids=token_ids, logprobs=logprobs, versions=versions, finish_reason=reason,
+            **made_up_top(token_ids, logprobs, request.top_logprobs),
+        )  # fmt: skip
 
     async def update_weights(self, weights: Weights, *, drain: bool) -> None:
         if drain:

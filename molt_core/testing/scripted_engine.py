@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from molt_core.api.engine import GenerateRequest, Generation, Weights, reply_limit
+from molt_core.testing.fakes import made_up_top
 
 Said = str | Exception
 Script = Callable[[str, int], Said | Awaitable[Said]]
@@ -70,15 +71,17 @@ class ScriptedEngine:
         whole = self._stopped(full, request.stop)
         token_ids = whole[:limit]
         rng = np.random.default_rng(number)
+        logprobs = -rng.exponential(size=len(token_ids))
         # an update in mid-request shows in the second half
         versions = [
             version if 2 * place < len(token_ids) else self.version for place in range(len(token_ids))
         ]
         generation = Generation(
             token_ids=token_ids,
-            logprobs=-rng.exponential(size=len(token_ids)),
+            logprobs=logprobs,
             versions=versions,
             finish_reason="stop" if len(whole) <= limit else "length",
+            **made_up_top(token_ids, logprobs, request.top_logprobs),
         )
         self.record.append((request, generation))
         return generation

@@ -35,6 +35,10 @@ def test_a_sound_rollout_breaks_nothing():
     assert violations(rollout()) == []
 
 
+def test_likely_tokens_may_be_impossible_and_need_not_hold_the_sampled_one():
+    assert violations(rollout(top([-0.5, -np.inf], [-1.5, -2]))) == []
+
+
 def left_out(segment: Segment = SOUND, reason: str = "orphan") -> dict[str, tuple[LeftOut, ...]]:
     return {"left_out": (LeftOut(reason=reason, segment=segment),)}
 
@@ -51,6 +55,11 @@ def broken(**changes) -> Segment:
     return attrs.evolve(SOUND, **changes)
 
 
+def top(*logprobs: list[float]) -> Segment:
+    """The second token is not among its two likeliest."""
+    return broken(top_ids=[[7, 3], [4, 2]], top_logprobs=logprobs)
+
+
 @pytest.mark.parametrize(
     ("wrong", "name"),
     [
@@ -63,6 +72,14 @@ def broken(**changes) -> Segment:
         (rollout(broken(versions=[-1, 0, 3, 4])), "given_tokens_carry_nothing"),
         (rollout(broken(versions=[-1, -1, -1, 4])), "sampled_tokens_have_versions"),
         (rollout(broken(versions=[-1, -1, 4, 3])), "versions_never_go_back"),
+        (rollout(broken(top_ids=[[7], [8]])), "top_logprobs_fit"),
+        (rollout(broken(top_ids=[[7], [8]], top_logprobs=[[-0.5, -1], [-0.25, -1]])), "top_logprobs_fit"),
+        (rollout(broken(top_ids=[[7]], top_logprobs=[[-0.5]])), "top_logprobs_fit"),
+        (rollout(broken(top_ids=[[7], [-8]], top_logprobs=[[-0.5], [-0.25]])), "top_logprobs_fit"),
+        (rollout(top([-0.4, -2], [-1.5, -2])), "top_logprobs_agree"),
+        (rollout(top([-0.5, -0.4], [-1.5, -2])), "top_logprobs_agree"),
+        (rollout(top([-0.5, -2], [-0.1, -0.5])), "top_logprobs_agree"),
+        (rollout(top([-0.5, np.nan], [-1.5, -2])), "top_logprobs_agree"),
         (rollout(Segment.from_turn([5], [], [], [])), "trainable_has_sampled_tokens"),
         (rollout(reward=None), "trainable_has_finite_reward"),
         (rollout(reward=float("nan")), "trainable_has_finite_reward"),
@@ -122,6 +139,13 @@ def test_bytes_hold_everything(original):
     assert decode(encode(original)) == original
 
 
+def test_bytes_hold_likely_tokens_of_those_segments_that_have_them():
+    original = rollout(segments=(SOUND, top([-0.5, -2], [-1.5, -2])), **left_out(top([-0.5, -2], [-1.5, -2])))
+    assert violations(original) == []
+    assert decode(encode(original)) == original
+    assert decode(encode(original)) != rollout(segments=(SOUND, top([-0.5, -2], [-1.5, -3])), **left_out())
+
+
 @pytest.mark.parametrize("data", [b"", b"\x80\x04pickle", encode(rollout())[:20], b"\x02\0\0\0\0\0\0\0{}"])
 def test_bytes_that_are_no_rollout_are_refused(data):
     with pytest.raises(ValueError, match="hold no rollout"):
@@ -129,8 +153,8 @@ def test_bytes_that_are_no_rollout_are_refused(data):
 
 
 def test_another_schema_is_refused_with_both_numbers():
-    data = encode(rollout()).replace(b'\\"schema\\": 2', b'\\"schema\\": 9')
-    with pytest.raises(ValueError, match="schema 9.*reads 2"):
+    data = encode(rollout()).replace(b'\\"schema\\": 3', b'\\"schema\\": 9')
+    with pytest.raises(ValueError, match="schema 9.*reads 3"):
         decode(data)
 
 

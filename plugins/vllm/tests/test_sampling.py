@@ -74,6 +74,28 @@ def test_a_reply_that_a_stop_text_ended_has_stopped() -> None:
     assert generation(stopped, end_token_ids=()).finish_reason == "stop"
 
 
+def test_likely_tokens_stand_beside_each_sampled_one() -> None:
+    assert sampling_params(_request(), max_tokens=5, end_token_ids=()).logprobs == 0
+    asked = evolve(_request(), top_logprobs=2)
+    assert sampling_params(asked, max_tokens=5, end_token_ids=()).logprobs == 2
+    # each place begins with the sampled token, which the second time is not among the likeliest
+    flat = FlatLogprobs(
+        [0, 3],
+        [3, 6],
+        [8, 8, 7, 9, 5, 6],
+        [-0.5, -0.5, -1.5, -4.0, -0.25, -2.0],
+        [1, 1, 2, 9, 1, 2],
+        [None] * 6,
+    )
+    reply = generation(_output(logprobs=flat), end_token_ids=(9,), top_logprobs=2)
+    assert reply.logprobs.tolist() == [-0.5, -4.0]
+    assert reply.top_ids.tolist() == [[8, 7], [5, 6]]
+    assert reply.top_logprobs.tolist() == [[-0.5, -1.5], [-0.25, -2.0]]
+    assert generation(_output(), end_token_ids=(9,)).top_ids is None
+    with pytest.raises(RunError, match="2 tokens without 3 log-probabilities for each"):
+        generation(_output(), end_token_ids=(9,), top_logprobs=2)
+
+
 def test_text_is_made_only_where_a_stop_text_is_given() -> None:
     assert not sampling_params(_request(), max_tokens=5, end_token_ids=()).detokenize
     params = sampling_params(evolve(_request(), stop=("END",)), max_tokens=5, end_token_ids=())
@@ -90,8 +112,8 @@ def test_only_the_given_tokens_may_end_a_grammar() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"logprobs": None}, "without exactly one log-probability"),
-        ({"token_ids": [8, 7]}, "without exactly one log-probability"),
+        ({"logprobs": None}, "without 1 log-probabilities"),
+        ({"token_ids": [8, 7]}, "without 1 log-probabilities"),
         ({"finish_reason": "abort"}, "abort"),
         ({"weight_versions": None}, "labelled 0 of 2"),
         ({"weight_versions": [WeightVersionSpan("3", 0, 1)]}, "labelled 1 of 2"),

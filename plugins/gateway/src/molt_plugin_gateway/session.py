@@ -288,7 +288,7 @@ class GatewaySession:
                 temperature=request.temperature,
                 # equal prompts are common here and must not be answered with equal samples
                 seed=random.Random(f"{request.seed}/{self._num_generations}").getrandbits(31),
-                stop=call.stop, json_schema=call.json_schema,
+                stop=call.stop, json_schema=call.json_schema, top_logprobs=request.top_logprobs,
             )
             for _ in range(call.n)
         ]  # fmt: skip

@@ -34,8 +34,12 @@ class LiveSequence:
     """Whether the reply so far, never empty, is at its end for another reason than its length."""
     mask_BV: Callable[[torch.Tensor, Sequence[int]], None] | None = None
     """Sets impossible logits of one row, [1, V], to -inf, given the reply so far."""
+    num_top: int = 0
+    """Likeliest tokens to note beside each sampled one."""
     token_ids: list[int] = field(factory=list)
     logprobs: list[float] = field(factory=list)
+    top_ids: list[list[int]] = field(factory=list)
+    top_logprobs: list[list[float]] = field(factory=list)
     versions: list[int] = field(factory=list)
     abandoned: bool = False
     """Nobody waits for it any more; the next step drops it."""
@@ -120,10 +124,13 @@ class Batch:
             if row.mask_BV is not None:
                 row.mask_BV(logits_BV[number : number + 1], row.token_ids)
         temperatures = [row.temperature for row in rows]
-        sampled = sample(logits_BV, temperatures, [row.random.random() for row in rows])
-        for row, token_id, logprob in zip(rows, *sampled, strict=True):
+        uniforms = [row.random.random() for row in rows]
+        sampled = sample(logits_BV, temperatures, uniforms, num_top=max(row.num_top for row in rows))
+        for row, token_id, logprob, top_ids, top_logprobs in zip(rows, *sampled, strict=True):
             row.token_ids.append(token_id)
             row.logprobs.append(logprob)
+            row.top_ids.append(top_ids[: row.num_top])
+            row.top_logprobs.append(top_logprobs[: row.num_top])
             row.versions.append(self.version)
 
     def _join(self, entering: list[LiveSequence], cache: DynamicCache, mask_BT: torch.Tensor) -> None:

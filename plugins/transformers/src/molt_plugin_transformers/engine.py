@@ -76,6 +76,7 @@ class TransformersEngine:
             random=random.Random(seed),
             has_stopped=has_stopped,
             mask_BV=mask_BV,
+            num_top=request.top_logprobs,
         )
         reply = self._replies[sequence] = asyncio.get_running_loop().create_future()
         self._arrived.append(sequence)
@@ -90,6 +91,8 @@ class TransformersEngine:
             logprobs=sequence.logprobs,
             versions=sequence.versions,
             finish_reason="stop" if has_stopped(sequence.token_ids) else "length",
+            top_ids=sequence.top_ids if request.top_logprobs else None,
+            top_logprobs=sequence.top_logprobs if request.top_logprobs else None,
         )
 
     async def update_weights(self, weights: Weights, *, drain: bool) -> None:

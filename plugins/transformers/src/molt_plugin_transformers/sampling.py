@@ -11,8 +11,8 @@ import torch
 
 
 def sample(
-    logits_BV: torch.Tensor, temperatures: Sequence[float], uniforms: Sequence[float]
-) -> tuple[list[int], list[float]]:
+    logits_BV: torch.Tensor, temperatures: Sequence[float], uniforms: Sequence[float], *, num_top: int = 0
+) -> tuple[list[int], list[float], list[list[int]], list[list[float]]]:
     """Draw from softmax(logits / temperature) by inverting its cumulative distribution.
 
     One number per row decides its token, so a row's token does not depend on its batch mates.
@@ -23,7 +23,7 @@ def sample(
         uniforms: [B], in [0, 1).
 
     Returns:
-        token ids and log-probs, [B] each.
+        token ids and log-probs, [B] each; ids and log-probs of the likeliest tokens, [B, num_top] each.
 
     Raises:
         FloatingPointError: a row holds no number that could be sampled from.
@@ -41,4 +41,6 @@ def sample(
     greedy_B1 = logprobs_BV.argmax(-1, keepdim=True)
     is_greedy_B1 = torch.tensor([t == 0 for t in temperatures], device=logits_BV.device)[:, None]
     tokens_B1 = torch.where(is_greedy_B1, greedy_B1, drawn_B1)
-    return tokens_B1[:, 0].tolist(), logprobs_BV.gather(-1, tokens_B1)[:, 0].tolist()
+    top = logprobs_BV.topk(num_top, -1)
+    own_B = logprobs_BV.gather(-1, tokens_B1)[:, 0]
+    return tokens_B1[:, 0].tolist(), own_B.tolist(), top.indices.tolist(), top.values.tolist()

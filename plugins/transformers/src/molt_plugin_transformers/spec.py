@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from molt_core.api.facts import SAMPLED_LOGPROBS, Facts
+from molt_core.api.facts import SAMPLED_LOGPROBS, TOP_LOGPROBS, Facts
 from molt_core.api.options import NoOptions
 from molt_core.api.spec import EngineSpec
 
 
 def _facts(_options: NoOptions) -> Facts:
-    return Facts(provides={SAMPLED_LOGPROBS})
+    return Facts(provides={SAMPLED_LOGPROBS, TOP_LOGPROBS})
 
 
 TRANSFORMERS: Final = EngineSpec(

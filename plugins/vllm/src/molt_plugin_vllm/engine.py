@@ -106,6 +106,7 @@ class VllmEngine:
             "kv_cache_memory_bytes": None if kv_cache_gib is None else int(kv_cache_gib * GIB),
             # of the distribution that was sampled from, temperature included
             "logprobs_mode": "processed_logprobs",
+            "max_logprobs": context.top_logprobs,
             "generation_config": "vllm",
             "skip_tokenizer_init": not _has_tokenizer(context.model_folder),
             "worker_extension_cls": "molt_plugin_vllm.worker.WorkerExtension",
@@ -148,7 +149,9 @@ class VllmEngine:
             ) from error
         if not outputs:
             raise self._death(llm)
-        return generation(outputs[-1].outputs[0], end_token_ids=context.end_token_ids)
+        return generation(
+            outputs[-1].outputs[0], end_token_ids=context.end_token_ids, top_logprobs=request.top_logprobs
+        )
 
     async def update_weights(self, weights: Weights, *, drain: bool) -> None:
         async with self._updating:

@@ -64,8 +64,8 @@ def sampling_params(
         trace_decode_token_ids=None,
         watermarking=False,
         extra_args=None,
-        # 0 means the sampled token alone
-        logprobs=0,
+        # beside the sampled token's own
+        logprobs=request.top_logprobs,
         flat_logprobs=True,
         prompt_logprobs=None,
         logprob_token_ids=None,
@@ -86,12 +86,14 @@ def _structure(json_schema: str | None) -> StructuredOutputsParams | None:
     return StructuredOutputsParams(json=json_schema)
 
 
-def generation(output: CompletionOutput, *, end_token_ids: Sequence[int]) -> Generation:
-    """The reply of a finished request.
+def generation(
+    output: CompletionOutput, *, end_token_ids: Sequence[int], top_logprobs: int = 0
+) -> Generation:
+    """The reply of a finished request that asked for `top_logprobs`.
 
     Raises:
         RunError: vLLM ended the request for another reason than a token or a length limit, or a
-            sampled token lacks its log-probability or its version.
+            sampled token lacks its log-probabilities or its version.
     """
     token_ids = list(output.token_ids)
     if output.finish_reason not in ("stop", "length") or not token_ids:
@@ -100,19 +102,27 @@ def generation(output: CompletionOutput, *, end_token_ids: Sequence[int]) -> Gen
             "wanted 'stop' or 'length'",
             reason="engine_error",
         )
-    logprobs = output.logprobs
-    if not isinstance(logprobs, FlatLogprobs) or logprobs.token_ids != token_ids:
+    # for each token its own log-probability, then those of the likeliest
+    logprobs, width = output.logprobs, 1 + top_logprobs
+    if (
+        not isinstance(logprobs, FlatLogprobs)
+        or len(logprobs.token_ids) != width * len(token_ids)
+        or logprobs.token_ids[::width] != token_ids
+    ):
         raise RunError(
-            f"vLLM returned {len(token_ids)} tokens without exactly one log-probability for each",
+            f"vLLM returned {len(token_ids)} tokens without {width} log-probabilities for each",
             reason="engine_error",
         )
+    values = np.array(logprobs.logprobs, np.float32).reshape(-1, width)
     # vLLM's reason is a text where one of `stop` ended the reply
     stopped = token_ids[-1] in end_token_ids or isinstance(output.stop_reason, str)
     return Generation(
         token_ids=token_ids,
-        logprobs=logprobs.logprobs,
+        logprobs=values[:, 0],
         versions=_versions(output, len(token_ids)),
         finish_reason="stop" if stopped else "length",
+        top_ids=np.array(logprobs.token_ids).reshape(-1, width)[:, 1:] if top_logprobs else None,
+        top_logprobs=values[:, 1:] if top_logprobs else None,
     )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from molt_core.api.facts import SAMPLED_LOGPROBS, Facts
+from molt_core.api.facts import SAMPLED_LOGPROBS, TOP_LOGPROBS, Facts
 from molt_core.api.options import option, options
 from molt_core.api.spec import EngineSpec
 
 PINNED: Final = frozenset(
     {
-        "model", "dtype", "seed", "max_model_len", "max_num_seqs", "logprobs_mode", "generation_config",
+        "model", "dtype", "seed", "max_model_len", "max_num_seqs", "logprobs_mode", "max_logprobs", "generation_config",
         "override_generation_config", "skip_tokenizer_init", "weight_transfer_config", "worker_extension_cls",
         "kv_cache_memory_bytes", "enforce_eager", "enable_prefix_caching",
     }
@@ -62,7 +62,7 @@ class VllmOptions:
 
 
 def _facts(_options: VllmOptions) -> Facts:
-    return Facts(provides={SAMPLED_LOGPROBS})
+    return Facts(provides={SAMPLED_LOGPROBS, TOP_LOGPROBS})
 
 
 VLLM: Final = EngineSpec(

@@ -11,6 +11,7 @@ from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 
+from molt_core.api.engine import joined_top
 from molt_core.api.gateway import Place
 from molt_core.experience.rollout import LeftOut
 from molt_core.experience.segment import NOT_SAMPLED, Segment
@@ -52,10 +53,13 @@ def _segment(last: Sample, sampled_ids: Container[int]) -> Segment:
     sampled = np.zeros(last.num_tokens, np.bool_)
     logprobs = np.zeros(last.num_tokens, np.float32)
     versions = np.full(last.num_tokens, NOT_SAMPLED, np.int32)
-    for sample in last.path():
-        if sample.sample_id in sampled_ids:
-            reply = slice(sample.prompt.num_tokens, sample.num_tokens)
-            sampled[reply] = True
-            logprobs[reply] = sample.generation.logprobs
-            versions[reply] = sample.generation.versions
-    return Segment(token_ids=last.token_ids(), sampled=sampled, logprobs=logprobs, versions=versions)
+    fresh = [sample for sample in last.path() if sample.sample_id in sampled_ids]
+    for sample in fresh:
+        reply = slice(sample.prompt.num_tokens, sample.num_tokens)
+        sampled[reply] = True
+        logprobs[reply] = sample.generation.logprobs
+        versions[reply] = sample.generation.versions
+    return Segment(
+        token_ids=last.token_ids(), sampled=sampled, logprobs=logprobs, versions=versions,
+        **joined_top([sample.generation for sample in fresh]),
+    )  # fmt: skip
