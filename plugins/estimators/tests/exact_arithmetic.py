@@ -1,7 +1,7 @@
-"""The estimators' formulas in exact rational arithmetic, and the program that writes golden.json.
+"""The estimators' formulas for whole rollouts in exact rational arithmetic, and the program that writes golden/*.json.
 
 Only the last square root is not rational; it is taken with 50 decimal digits. Slow on purpose and shares
-no code with the plugin. `python exact_arithmetic.py` rewrites golden.json next to it.
+no code with the plugin. Advantages for tokens are in `exact_tokens`. `python exact_arithmetic.py` rewrites both files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 
 getcontext().prec = 50
-GOLDEN = Path(__file__).with_name("golden.json")
+FOLDER = Path(__file__).with_name("golden")
 Rewards = list[Fraction]
 
 
@@ -71,12 +71,25 @@ def rloo(rewards: Rewards, groups: list[int], num_tokens: list[int]) -> list[Dec
     return result
 
 
+def flash_reinforce(rewards: Rewards, groups: list[int], num_tokens: list[int]) -> list[Decimal]:
+    return [decimal(a) for a in centred(rewards, [0] * len(rewards))]
+
+
+SOURCES = {
+    "reinforce++": "Hu et al. 2025, arXiv 2501.03262",
+    "reinforce++-baseline": "Hu et al. 2025, arXiv 2501.03262, the variant with a group mean; equal groups stay at 0",
+    "grpo": "Shao et al. 2024, arXiv 2402.03300, section 4.1.2",
+    "dr_grpo": "Liu et al. 2025, arXiv 2503.20783, section 3",
+    "rloo": "Kool et al. 2019; Ahmadian et al. 2024, arXiv 2402.14740",
+    "flash_reinforce": "recipe of NVIDIA's Molt, arXiv 2607.21653; mean over rollouts",
+}
 ESTIMATORS = {
     "reinforce++": reinforce_pp,
     "reinforce++-baseline": reinforce_pp_baseline,
     "grpo": grpo,
     "dr_grpo": dr_grpo,
     "rloo": rloo,
+    "flash_reinforce": flash_reinforce,
 }
 
 CASES: list[tuple[str, list[str], list[int], list[int]]] = [
@@ -86,25 +99,28 @@ CASES: list[tuple[str, list[str], list[int], list[int]]] = [
     ("a group of one", ["1", "0", "7/10"], [0, 0, 1], [2, 2, 5]),
     ("sizes and order mixed", ["1/2", "-1", "2", "1/3", "0", "1"], [1, 0, 1, 0, 1, 2], [1, 2, 3, 4, 5, 6]),
     ("equal lengths, penalties and partial credit", ["-1/2", "3/4", "1/4", "1"], [0, 0, 0, 0], [8, 8, 8, 8]),
+    ("two rollouts", ["1", "0"], [0, 0], [1, 1000]),
+    ("prompts of one rollout each", ["1", "0", "1/2", "1/4"], [0, 1, 2, 3], [7, 1, 3, 2]),
     ("tenths", ["1/10"] * 8, [0] * 8, [1, 2, 3, 4, 5, 6, 7, 8]),
 ]  # fmt: skip
 
 
 def main() -> None:
-    cases: list[dict[str, object]] = []
+    lines = []
     for name, rewards, groups, num_tokens in CASES:
         exact = [Fraction(reward) for reward in rewards]
-        case: dict[str, object] = {
-            "name": name,
-            "rewards": rewards,
-            "groups": groups,
-            "num_tokens": num_tokens,
-        }
         for estimator, formula in ESTIMATORS.items():
-            case[estimator] = [f"{a:.25f}" for a in formula(exact, groups, num_tokens)]
-        cases.append(case)
-    GOLDEN.write_text(json.dumps(cases, indent=1) + "\n", encoding="utf-8")
+            advantages = [f"{a:.25f}" for a in formula(exact, groups, num_tokens)]
+            case = {
+                "name": f"{estimator}: {name}", "source": SOURCES[estimator], "estimator": estimator,
+                "rewards": rewards, "groups": groups, "num_tokens": num_tokens, "expected": advantages,
+            }  # fmt: skip
+            lines.append(json.dumps(case))
+    (FOLDER / "rollouts.json").write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
+    import exact_tokens
+
     main()
+    exact_tokens.main()

@@ -1,4 +1,4 @@
-"""Each estimator against values from exact rational arithmetic (golden.json, made by exact_arithmetic.py)."""
+"""Each estimator against values from exact arithmetic (golden/*.json, made by exact_arithmetic.py)."""
 
 from __future__ import annotations
 
@@ -9,42 +9,69 @@ from typing import Any
 
 import numpy as np
 import pytest
-from molt_plugin_estimators import spec
-from molt_plugin_estimators.dr_grpo import DrGrpo
-from molt_plugin_estimators.grpo import Grpo
-from molt_plugin_estimators.reinforce_pp import ReinforcePP
-from molt_plugin_estimators.reinforce_pp_baseline import ReinforcePPBaseline
-from molt_plugin_estimators.rloo import Rloo
+from every_estimator import ESTIMATORS, make
 
-from molt_core.api.estimator import RewardBatch
+from molt_core.api.estimator import FloatVector, RewardBatch, TokenRollouts
 
-CASES = json.loads(Path(__file__).with_name("golden.json").read_text(encoding="utf-8"))
-ESTIMATORS = {
-    spec.REINFORCE_PP.name: ReinforcePP(spec.ReinforceOptions()),
-    spec.REINFORCE_PP_BASELINE.name: ReinforcePPBaseline(spec.WhitenOptions()),
-    spec.GRPO.name: Grpo(spec.GrpoOptions()),
-    spec.DR_GRPO.name: DrGrpo(spec.NoOptions()),
-    spec.RLOO.name: Rloo(spec.NoOptions()),
-}
+FOLDER = Path(__file__).with_name("golden")
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_equals_exact_arithmetic(case: dict[str, Any], estimator: str) -> None:
+def of(name: str) -> Any:
+    cases = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    assert all(case["source"] for case in cases)
+    return pytest.mark.parametrize("case", cases, ids=lambda case: case["name"])
+
+
+def exact(texts: list[str]) -> FloatVector:
+    return np.array([float(Fraction(text)) for text in texts])
+
+
+@of("rollouts")
+def test_rollouts(case: dict[str, Any]) -> None:
     batch = RewardBatch(
-        rewards=np.array([float(Fraction(reward)) for reward in case["rewards"]]),
+        rewards=exact(case["rewards"]),
         groups=np.array(case["groups"]),
         num_tokens=np.array(case["num_tokens"]),
     )
-    expected = np.array([float(value) for value in case[estimator]])
-    np.testing.assert_allclose(ESTIMATORS[estimator].advantages(batch), expected, rtol=1e-12, atol=1e-13)
+    found = make(case["estimator"]).advantages(batch)
+    np.testing.assert_allclose(found, exact(case["expected"]), rtol=1e-12, atol=1e-13)
+
+
+@of("tokens")
+def test_tokens(case: dict[str, Any]) -> None:
+    options = {
+        name: float(Fraction(value)) if isinstance(value, str) and not name.endswith("form") else value
+        for name, value in case["options"].items()
+    }
+    rollouts = TokenRollouts(
+        starts=np.array(case["starts"]),
+        rewards=exact(case["rewards"]),
+        reference_log_ratio=np.log(exact(case["ratios"])),
+        values=exact(case["values"]),
+    )
+    found = make(case["estimator"], **options).token_advantages(rollouts, lambda vector: vector)
+    np.testing.assert_allclose(found.advantages, exact(case["expected"]), rtol=1e-12, atol=1e-13)
+    if case["returns"] is None:
+        assert found.returns is None
+    else:
+        np.testing.assert_allclose(found.returns, exact(case["returns"]), rtol=1e-12, atol=1e-13)
+
+
+def test_every_estimator_has_cases() -> None:
+    names = {
+        case["estimator"]
+        for path in FOLDER.glob("*.json")
+        for case in json.loads(path.read_text(encoding="utf-8"))
+    }
+    assert names == set(ESTIMATORS)
 
 
 def test_values_a_reader_can_check_by_head() -> None:
     ones = np.ones(4, int)
     one_in_four = RewardBatch(rewards=np.array([1.0, 0, 0, 0]), groups=0 * ones, num_tokens=ones)
-    np.testing.assert_allclose(ESTIMATORS["dr_grpo"].advantages(one_in_four), [0.75, -0.25, -0.25, -0.25])
-    np.testing.assert_allclose(ESTIMATORS["grpo"].advantages(one_in_four), [1.5, -0.5, -0.5, -0.5])
-    np.testing.assert_allclose(ESTIMATORS["rloo"].advantages(one_in_four), [1, -1 / 3, -1 / 3, -1 / 3])
+    np.testing.assert_allclose(make("dr_grpo").advantages(one_in_four), [0.75, -0.25, -0.25, -0.25])
+    np.testing.assert_allclose(make("grpo").advantages(one_in_four), [1.5, -0.5, -0.5, -0.5])
+    np.testing.assert_allclose(make("rloo").advantages(one_in_four), [1, -1 / 3, -1 / 3, -1 / 3])
     pair = RewardBatch(rewards=np.array([2.0, -1]), groups=np.arange(2), num_tokens=np.full(2, 3))
-    np.testing.assert_allclose(ESTIMATORS["reinforce++"].advantages(pair), [1, -1])
+    np.testing.assert_allclose(make("reinforce++").advantages(pair), [1, -1])
+    np.testing.assert_allclose(make("flash_reinforce").advantages(pair), [1.5, -1.5])

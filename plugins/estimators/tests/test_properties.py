@@ -1,4 +1,4 @@
-"""What must hold for any rewards: order, scale, counting, and exact zeros."""
+"""What must hold for any rewards of whole rollouts: order, scale, counting, and exact zeros."""
 
 from __future__ import annotations
 
@@ -6,25 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every_estimator import make
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from molt_plugin_estimators import spec
-from molt_plugin_estimators.dr_grpo import DrGrpo
-from molt_plugin_estimators.grpo import Grpo
-from molt_plugin_estimators.reinforce_pp import ReinforcePP
-from molt_plugin_estimators.reinforce_pp_baseline import ReinforcePPBaseline
-from molt_plugin_estimators.rloo import Rloo
 
 from molt_core.api.estimator import RewardBatch
 
 WITHIN_GROUPS: dict[str, Any] = {
-    "reinforce++-baseline": ReinforcePPBaseline(spec.WhitenOptions()),
-    "grpo": Grpo(spec.GrpoOptions()),
-    "dr_grpo": DrGrpo(spec.NoOptions()),
-    "rloo": Rloo(spec.NoOptions()),
+    name: make(name) for name in ("reinforce++-baseline", "grpo", "dr_grpo", "rloo")
 }
-ALL = WITHIN_GROUPS | {"reinforce++": ReinforcePP(spec.ReinforceOptions())}
+ALL = WITHIN_GROUPS | {name: make(name) for name in ("reinforce++", "flash_reinforce")}
 each_of_all = pytest.mark.parametrize("estimator", ALL.values(), ids=ALL)
 each_within_groups = pytest.mark.parametrize("estimator", WITHIN_GROUPS.values(), ids=WITHIN_GROUPS)
 
@@ -120,7 +112,40 @@ def test_a_constant_added_to_all_rewards_changes_nothing(
     )
 
 
+@pytest.mark.parametrize("name", ["dr_grpo", "rloo", "flash_reinforce"])
+@given(batch=batches(), scale=st.sampled_from([1e-3, 0.5, 3.0, 1e4]))
+def test_advantages_that_are_not_divided_scale_with_the_rewards(
+    name: str, batch: RewardBatch, scale: float
+) -> None:
+    scaled = with_rewards(batch, scale * batch.rewards)
+    np.testing.assert_allclose(
+        ALL[name].advantages(scaled), scale * ALL[name].advantages(batch), rtol=1e-9, atol=1e-12 * scale
+    )
+
+
+@pytest.mark.parametrize("name", ["grpo", "reinforce++", "reinforce++-baseline"])
+@given(batch=batches(), scale=st.sampled_from([0.5, 3.0, 1e4]))
+def test_advantages_that_are_divided_do_not(name: str, batch: RewardBatch, scale: float) -> None:
+    scaled = with_rewards(batch, scale * batch.rewards)
+    # eps of grpo, and a least variance of whitening that rewards in multiples of 1/64 stay above
+    np.testing.assert_allclose(
+        ALL[name].advantages(scaled), ALL[name].advantages(batch), rtol=1e-6, atol=1e-6
+    )
+
+
 @pytest.mark.parametrize("name", ["grpo", "dr_grpo", "rloo"])
+@given(batch=batches())
+def test_group_baselines_see_their_own_group_only(name: str, batch: RewardBatch) -> None:
+    advantages = ALL[name].advantages(batch)
+    for group in range(batch.groups.max() + 1):
+        own = batch.groups == group
+        alone = RewardBatch(
+            rewards=batch.rewards[own], groups=batch.groups[own] * 0, num_tokens=batch.num_tokens[own]
+        )
+        np.testing.assert_allclose(ALL[name].advantages(alone), advantages[own], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["grpo", "dr_grpo", "rloo", "flash_reinforce"])
 @given(batch=batches())
 def test_baselines_count_rollouts_not_tokens(name: str, batch: RewardBatch) -> None:
     of_one_token = RewardBatch(
@@ -139,10 +164,18 @@ def test_whitened_tokens_have_mean_zero_and_variance_one(batch: RewardBatch) -> 
 
 @given(batch=batches())
 def test_without_whitening_the_reward_is_left_and_the_baseline_variant_is_dr_grpo(batch: RewardBatch) -> None:
-    raw = ReinforcePP(spec.ReinforceOptions(whiten=False))
-    np.testing.assert_array_equal(raw.advantages(batch), batch.rewards)
-    centred = ReinforcePPBaseline(spec.WhitenOptions(whiten=False))
-    np.testing.assert_array_equal(centred.advantages(batch), ALL["dr_grpo"].advantages(batch))
+    np.testing.assert_array_equal(make("reinforce++", whiten=False).advantages(batch), batch.rewards)
+    centred = make("reinforce++-baseline", whiten=False).advantages(batch)
+    np.testing.assert_array_equal(centred, ALL["dr_grpo"].advantages(batch))
+
+
+@given(batch=batches())
+def test_rloo_is_dr_grpo_times_n_over_n_minus_1(batch: RewardBatch) -> None:
+    sizes = np.bincount(batch.groups)[batch.groups]
+    factor = np.where(sizes > 1, sizes / np.maximum(sizes - 1, 1), 1.0)
+    np.testing.assert_allclose(
+        ALL["rloo"].advantages(batch), factor * ALL["dr_grpo"].advantages(batch), rtol=1e-12
+    )
 
 
 @each_of_all
