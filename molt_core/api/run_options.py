@@ -60,6 +60,14 @@ class RunOptions:
     )
     save_every: int = option(0, help="checkpoint every N steps; the end of the run is always saved", ge=0)
     keep_checkpoints: int = option(2, help="newest checkpoints that are kept", ge=1)
+    keep_hours: float = option(0.0, help="checkpoints younger than this are kept, too", ge=0)
+    keep_best: str | None = option(
+        None, help="metric of evaluation, e.g. eval/NAME/pass@1: each evaluated version is saved, the best one kept"
+    )
+    record: bool = option(False, help="keep every trained batch in rollouts/, for molt replay")
+    deterministic: bool = option(
+        False, help="equal runs are equal bit by bit on one machine; engines answer one request at a time"
+    )
     eval_every: int = option(
         0, help="evaluate every N steps, beside before and after; 0: only before and after", ge=0
     )

@@ -1,12 +1,16 @@
 """Tasks in a reproducible order, from rows or from an environment that makes its own.
 
 A source is asked for one task at a time. `state` is small JSON that goes into checkpoints;
-`restore` puts a fresh source of the same data and seed exactly there. Reads no files.
+`restore` puts a fresh source of the same data and seed exactly there. That the data is the same is
+told by a fingerprint: of all rows, or of those that the environment has made so far. Reads no files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -40,8 +44,16 @@ class TaskSource(Protocol):
         """Where the source is, as JSON."""
         ...
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(
+        self, state: Mapping[str, Any], unfinished: Sequence[tuple[str, int]] = ()
+    ) -> tuple[Task, ...]:
         """Go where `state` was taken.
+
+        Args:
+            unfinished: task id and epoch of tasks that the source had given by then.
+
+        Returns:
+            Those tasks, made again.
 
         Raises:
             ConfigError: the state belongs to other data or another seed.
@@ -79,14 +91,29 @@ class RowTasks:
     def state(self) -> dict[str, Any]:
         return {**self._identity(), "epoch": self._epoch, "position": self._position}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(
+        self, state: Mapping[str, Any], unfinished: Sequence[tuple[str, int]] = ()
+    ) -> tuple[Task, ...]:
         _check_identity(self._identity(), state)
         self._epoch = state["epoch"]
         self._position = state["position"]
         self._order = self._shuffle()
+        return tuple(
+            Task(task_id=task_id, row=self._rows[int(task_id.partition("/")[2])], epoch=epoch)
+            for task_id, epoch in unfinished
+        )
 
     def _identity(self) -> dict[str, Any]:
-        return {"source": "rows", "split": self._split, "seed": self._seed, "num_rows": len(self._rows)}
+        return {
+            "source": "rows", "split": self._split, "seed": self._seed, "num_rows": len(self._rows),
+            "fingerprint": self._fingerprint,
+        }  # fmt: skip
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        # a data set of the Hub knows its own, and reading all of it may mean decoding images
+        own = getattr(self._rows, "_fingerprint", None)
+        return str(own or _short(_hash(self._rows)))
 
     def _shuffle(self) -> npt.NDArray[np.int64]:
         if self._split == "eval":
@@ -109,28 +136,39 @@ class EnvironmentTasks:
         self._seed = seed
         self._count = 0
         self._rows = environment.tasks(split, seed)
+        self._made = hashlib.sha256()
 
     def next(self) -> Task | None:
         row = next(self._rows, None)
         if row is None:
             return None
         self._count += 1
+        _hash([row], self._made)
         return Task(task_id=_task_id(self._split, self._count - 1), row=row)
 
     def state(self) -> dict[str, Any]:
-        return {**self._identity(), "count": self._count}
+        return {**self._identity(), "count": self._count, "fingerprint": _short(self._made)}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(
+        self, state: Mapping[str, Any], unfinished: Sequence[tuple[str, int]] = ()
+    ) -> tuple[Task, ...]:
         _check_identity(self._identity(), state)
+        wanted = [task_id for task_id, _ in unfinished]
+        again: dict[str, Task] = {}
         self._rows = self._environment.tasks(self._split, self._seed)
+        self._count, self._made = 0, hashlib.sha256()
         # an iterator of a stranger has no state to load: replay what was consumed
         for number in range(state["count"]):
-            if next(self._rows, None) is None:
+            task = self.next()
+            if task is None:
                 message = (
                     f"the environment made {number} tasks where the checkpoint had used {state['count']}"
                 )
                 raise ConfigError([error("M522", message)])
-        self._count = state["count"]
+            if task.task_id in wanted:
+                again[task.task_id] = task
+        _check_identity({"fingerprint": _short(self._made)}, state)
+        return tuple(again[task_id] for task_id in wanted)
 
     def _identity(self) -> dict[str, Any]:
         return {"source": "environment", "split": self._split, "seed": self._seed}
@@ -138,6 +176,20 @@ class EnvironmentTasks:
 
 def _task_id(split: str, number: int) -> str:
     return f"{split}/{number:06d}"
+
+
+def _hash(rows: Iterable[Row], into: hashlib._Hash | None = None) -> hashlib._Hash:
+    """Hash rows, one after the other; of values that JSON does not know, the type alone."""
+    into = into or hashlib.sha256()
+    for row in rows:
+        text = json.dumps(row, sort_keys=True, default=lambda value: type(value).__name__)
+        into.update(f"{text}\n".encode())
+    return into
+
+
+def _short(digest: hashlib._Hash) -> str:
+    """Enough to tell data sets apart, and to be read in a message."""
+    return digest.hexdigest()[:16]
 
 
 def _check_identity(here: Mapping[str, Any], state: Mapping[str, Any]) -> None:

@@ -89,14 +89,36 @@ class RemotePolicy:
         weights.path.unlink(missing_ok=True)
         return Published(num_bytes=weights.num_bytes, gather_s=gathered - started, load_s=clock() - gathered)
 
-    async def save(self, step: int, state: Mapping[str, Any]) -> Path:
-        unfinished = await asyncio.to_thread(checkpoint.begin, self._checkpoints, step)
-        trainer_state = unfinished / checkpoint.TRAINER_STATE
-        await all_of(within(TRAIN_TIMEOUT_S, rank, "save", trainer_state) for rank in self._ranks)
-        await all_of(within(TRAIN_TIMEOUT_S, rank, "export", unfinished) for rank in self._ranks)
-        return await asyncio.to_thread(
-            checkpoint.commit, unfinished, step, state, keep=self._run.keep_checkpoints
+    async def save(self, step: int, state: Mapping[str, Any], payloads: Mapping[str, Any]) -> Path:
+        """Raises RunError when it can't be written; what there is of it is removed."""
+        unfinished: Path | None = None
+        try:
+            unfinished = await asyncio.to_thread(checkpoint.begin, self._checkpoints, step)
+            # by a rank, because tokens don't pass through the controller
+            await within(
+                TRAIN_TIMEOUT_S, self._ranks[0], "keep_rollouts", unfinished / checkpoint.ROLLOUTS, payloads
+            )
+            trainer_state = unfinished / checkpoint.TRAINER_STATE
+            await all_of(within(TRAIN_TIMEOUT_S, rank, "save", trainer_state) for rank in self._ranks)
+            await all_of(within(TRAIN_TIMEOUT_S, rank, "export", unfinished) for rank in self._ranks)
+            keep = checkpoint.Keep(newest=self._run.keep_checkpoints, hours=self._run.keep_hours)
+            return await asyncio.to_thread(checkpoint.commit, unfinished, step, state, keep=keep)
+        except Exception as failure:
+            if unfinished is not None:
+                shutil.rmtree(unfinished, ignore_errors=True)
+            if not isinstance(failure, OSError):
+                raise
+            message = f"the checkpoint of step {step} can't be written to {self._checkpoints}: {failure}"
+            raise RunError(message, reason="checkpoint") from failure
+
+    async def load(self, folder: Path, names: Iterable[str]) -> dict[str, Any]:
+        """Bring the trainer to a checkpoint; returns payloads of the rollouts that wait in it, by name."""
+        trainer_state = folder / checkpoint.TRAINER_STATE
+        await all_of(within(TRAIN_TIMEOUT_S, rank, "load", trainer_state) for rank in self._ranks)
+        payloads: dict[str, Any] = await within(
+            TRAIN_TIMEOUT_S, self._ranks[0], "fetch_rollouts", folder / checkpoint.ROLLOUTS, list(names)
         )
+        return payloads
 
     def close(self) -> None:
         """Remove what a killed rank could not."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,16 @@ class TrainerHost:
 
     def load(self, folder: Path) -> None:
         self._live.load(folder)
+
+    def keep_rollouts(self, folder: Path, payloads: Mapping[str, Any]) -> None:
+        """Write rollouts that wait to be trained, by name."""
+        folder.mkdir()
+        for name, payload in payloads.items():
+            (folder / f"{name}.safetensors").write_bytes(self._store.get(payload))
+
+    def fetch_rollouts(self, folder: Path, names: Sequence[str]) -> dict[str, Any]:
+        """The inverse: into the store again. Returns where they are."""
+        return {name: self._store.put((folder / f"{name}.safetensors").read_bytes()) for name in names}
 
     def export(self, folder: Path) -> None:
         self._live.export(folder)

@@ -3,7 +3,8 @@
 In go claims (`admit`) and finished groups (`deliver`, `drop`); out come the groups of a round
 (`take`). Bounded by construction: at most prompts_per_step * (max_staleness + 1) groups are
 unconsumed at any time. The rules themselves are pure functions in `pacing`; this file only
-keeps the counts and wakes whoever waits. One asyncio loop, no locks.
+keeps the counts and wakes whoever waits. One asyncio loop, no locks: every change is made in one
+piece, between two awaits, so what `contents` shows is a state that the loop was really in.
 """
 
 from __future__ import annotations
@@ -31,6 +32,18 @@ class Ticket:
 
 
 @frozen(kw_only=True)
+class BufferContents:
+    """What a later process needs to go on: every group that was started and neither consumed nor dropped."""
+
+    ready: tuple[tuple[Ticket, Group], ...]
+    """Finished, in order of completion."""
+    in_flight: tuple[Ticket, ...]
+    """In order of dispatch."""
+    num_started: int
+    num_dropped: int
+
+
+@frozen(kw_only=True)
 class BufferStatistics:
     num_started: int
     num_dropped: int
@@ -42,90 +55,107 @@ class BufferStatistics:
 
 
 class Buffer:
+    """
+    Args:
+        in_order: prefer groups by dispatch and not by completion, so that a step does not depend on timing.
+    """
+
     def __init__(
-        self, *, prompts_per_step: int, max_staleness: int, rounds: int, first_round: int = 0
+        self, *, prompts_per_step: int, max_staleness: int, rounds: int, in_order: bool = False
     ) -> None:
         self._prompts_per_step = prompts_per_step
         self._max_staleness = max_staleness
         self._rounds = rounds
-        self._round = first_round
+        self._in_order = in_order
+        self._round = 0
         self._version = 0
-        self._num_claimed = first_round * prompts_per_step
         self._num_started = 0
         self._num_dropped = 0
         self._in_flight: dict[int, Ticket] = {}
         self._ready: list[tuple[Ticket, Group]] = []
+        self._taken: list[tuple[Ticket, Group]] = []
         self._exhausted = False
         self._closed = False
         self._idle_s = 0.0
         self._idle_since: float | None = None
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()
+
+    def restore(self, contents: BufferContents, *, round_number: int, version: int) -> None:
+        """Hold what an earlier process held, before anyone waits here."""
+        self._round, self._version = round_number, version
+        self._num_started, self._num_dropped = contents.num_started, contents.num_dropped
+        self._ready = list(contents.ready)
+        self._in_flight = {ticket.index: ticket for ticket in contents.in_flight}
 
     async def admit(self) -> Ticket | None:
         """Wait until one more group may start; None when none will any more."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._closed or self._all_started() or self._may_start())
-            if self._closed or self._all_started():
-                return None
-            now = asyncio.get_running_loop().time()
-            if self._idle_since is not None:
-                self._idle_s += now - self._idle_since
-                self._idle_since = None
-            ticket = Ticket(
-                index=self._num_started,
-                deadline=self._round + self._max_staleness,
-                version=self._version,
-                started_s=now,
-            )
-            self._num_started += 1
-            self._num_claimed += 1
-            self._in_flight[ticket.index] = ticket
-            return ticket
+        await self._until(lambda: self._closed or self._all_started() or self._may_start())
+        if self._closed or self._all_started():
+            return None
+        now = asyncio.get_running_loop().time()
+        if self._idle_since is not None:
+            self._idle_s += now - self._idle_since
+            self._idle_since = None
+        ticket = Ticket(
+            index=self._num_started,
+            deadline=self._round + self._max_staleness,
+            version=self._version,
+            started_s=now,
+        )
+        self._num_started += 1
+        self._in_flight[ticket.index] = ticket
+        return ticket
 
-    async def deliver(self, ticket: Ticket, group: Group) -> None:
-        await self._update(lambda: self._ready.append((self._land(ticket), group)))
+    def deliver(self, ticket: Ticket, group: Group) -> None:
+        self._land(ticket)
+        self._ready.append((ticket, group))
+        if self._in_order:
+            self._ready.sort(key=lambda entry: entry[0].index)
+        self._wake()
 
-    async def drop(self, ticket: Ticket) -> None:
+    def drop(self, ticket: Ticket) -> None:
         """The group will not be trained; its place is free again."""
-
-        def forget() -> None:
-            self._land(ticket)
-            self._num_claimed -= 1
-            self._num_dropped += 1
-
-        await self._update(forget)
+        self._land(ticket)
+        self._num_dropped += 1
+        self._wake()
 
     async def take(self) -> tuple[Group, ...]:
         """The groups of the next round; fewer at the end of the data, none when there is nothing more."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._closed or self._at_end() or self._choice() is not None)
-            if self._closed:
-                return ()
-            choice = self._choice() or tuple(range(min(len(self._ready), self._prompts_per_step)))
-            taken = tuple(self._ready[index][1] for index in choice)
-            self._ready = [entry for index, entry in enumerate(self._ready) if index not in choice]
-            return taken
+        await self._until(lambda: self._closed or self._at_end() or self._choice() is not None)
+        if self._closed:
+            return ()
+        choice = self._choice() or tuple(range(min(len(self._ready), self._prompts_per_step)))
+        self._taken = [self._ready[index] for index in choice]
+        self._ready = [entry for index, entry in enumerate(self._ready) if index not in choice]
+        return tuple(group for _, group in self._taken)
 
-    async def end_round(self, version: int) -> None:
+    def settle(self) -> None:
+        """What was taken is trained on, and accounted for."""
+        self._taken = []
+
+    def end_round(self, version: int) -> None:
         """A round is over and all engines use `version`."""
+        self._round += 1
+        self._version = version
+        self._wake()
 
-        def advance() -> None:
-            self._round += 1
-            self._version = version
-
-        await self._update(advance)
-
-    async def exhaust(self) -> None:
+    def exhaust(self) -> None:
         """The data has ended: no further group will start."""
-        await self._update(lambda: setattr(self, "_exhausted", True))
+        self._exhausted = True
+        self._wake()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """The run ends; everyone who waits here goes on with nothing."""
-        await self._update(lambda: setattr(self, "_closed", True))
+        self._closed = True
+        self._wake()
 
-    def unconsumed(self) -> tuple[Group, ...]:
-        """Finished groups that no round has taken."""
-        return tuple(group for _, group in self._ready)
+    def contents(self) -> BufferContents:
+        return BufferContents(
+            ready=(*self._taken, *self._ready),
+            in_flight=tuple(self._in_flight.values()),
+            num_started=self._num_started,
+            num_dropped=self._num_dropped,
+        )
 
     def statistics(self) -> BufferStatistics:
         return BufferStatistics(
@@ -137,20 +167,22 @@ class Buffer:
             idle_s=self._idle_s,
         )
 
-    async def _update(self, change: Callable[[], None]) -> None:
-        async with self._changed:
-            change()
-            self._changed.notify_all()
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await self._changed.wait()
 
-    def _land(self, ticket: Ticket) -> Ticket:
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _land(self, ticket: Ticket) -> None:
         del self._in_flight[ticket.index]
         if not self._in_flight:
             self._idle_since = asyncio.get_running_loop().time()
-        return ticket
 
     def _may_start(self) -> bool:
         return pacing.may_start(
-            self._num_claimed,
+            self._num_started - self._num_dropped,
             self._round,
             prompts_per_step=self._prompts_per_step,
             max_staleness=self._max_staleness,

@@ -10,7 +10,8 @@ the cause raised.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from attrs import frozen
@@ -18,6 +19,7 @@ from attrs import frozen
 from molt_core.api.estimator import Estimator
 from molt_core.api.events import (
     CheckpointSaved,
+    EvalFinished,
     Event,
     RunFinished,
     StepFinished,
@@ -25,6 +27,7 @@ from molt_core.api.events import (
 )
 from molt_core.api.run_options import RunOptions
 from molt_core.api.shaping import Filter, Shaper
+from molt_core.api.trainer import Stateful
 from molt_core.data.tasks import Task, TaskSource
 from molt_core.errors import Interrupted, RunError, first_cause
 from molt_core.experience import Group
@@ -33,6 +36,7 @@ from molt_core.loop.evaluator import Evaluator
 from molt_core.loop.learner import Learned, learn
 from molt_core.loop.ports import Policy, Published, Sampler
 from molt_core.loop.producer import Producer
+from molt_core.loop.state import LoopState
 from molt_core.loop.stop import Stopped, StopSignal
 from molt_core.loop.timings import timings
 from molt_core.report.ledger import Ledger
@@ -42,6 +46,15 @@ MAX_SKIPPED_IN_A_ROW = 3
 """Non-finite steps after which the run ends: the weights are sound, but nothing is learned any more."""
 REWARD_PATIENCE = 3
 """Steps over which the mean reward has to stay at `stop_at_reward`."""
+
+
+@frozen(kw_only=True)
+class Resumed:
+    """Where an earlier process was; the trainer and the task source have been brought there."""
+
+    state: LoopState
+    tasks: tuple[Task, ...]
+    """Of the groups in flight, in the state's order."""
 
 
 @frozen(kw_only=True)
@@ -56,11 +69,13 @@ class LoopParts:
     eval_tasks: tuple[Task, ...]
     eval_name: str
     max_tokens: int
+    top_logprobs: int = 0
     group_filter: Filter | None = None
     shaper: Shaper | None = None
     ledger: Ledger
     notify: Callable[[Event], None]
     stop: StopSignal
+    resumed: Resumed | None = None
 
 
 class Controller:
@@ -68,9 +83,9 @@ class Controller:
         self._run = run
         self._parts = parts
         self._buffer = Buffer(
-            prompts_per_step=run.prompts_per_step, max_staleness=run.max_staleness, rounds=run.steps
-    top_logprobs: int = 0
-        )
+            prompts_per_step=run.prompts_per_step, max_staleness=run.max_staleness, rounds=run.steps,
+            in_order=run.deterministic,
+        )  # fmt: skip
         self._producer = Producer(
             run=run, max_tokens=parts.max_tokens, needs_groups=parts.needs_groups, tasks=parts.tasks,
             sampler=parts.sampler, buffer=self._buffer, ledger=parts.ledger, notify=parts.notify,
@@ -78,15 +93,20 @@ class Controller:
         )  # fmt: skip
         self._evaluator = Evaluator(
             parts.eval_tasks, name=parts.eval_name, sampler=parts.sampler, run=run, max_tokens=parts.max_tokens,
-            now=lambda: (self._step, self._version), notify=parts.notify,
+            now=lambda: (self._step, self._version), notify=self._on_evaluated,
         )  # fmt: skip
         self._step = 0
         self._version = 0
+        self._weights_version = 0
         self._skipped_in_a_row = 0
         self._good_steps_in_a_row = 0
         self._outcome = "done"
         self._checkpoint: Path | None = None
         self._saved_step: int | None = None
+        self._evaluated_step: int | None = None
+        self._scores: dict[str, float] = {}
+        if parts.resumed is not None:
+            self._resume(parts.resumed)
 
     async def run(self) -> str:
         """Train. Returns `done` or `stopped_early`.
@@ -97,19 +117,24 @@ class Controller:
         """
         error: BaseException | None = None
         try:
-            await self._evaluate()
+            if self._parts.resumed is None:
+                await self._evaluate()
+            elif self._weights_version:
+                await self._publish()
             await self._train()
-            await self._evaluate()
+            if self._evaluated_step != self._step:
+                await self._evaluate()
         except Stopped as stopped:
             self._outcome = "interrupted"
             error = Interrupted(f"stopped by {stopped} after step {self._step}")
         except Exception as failure:  # noqa: BLE001 - whatever failed, the state is saved and the ledger closed first
             self._outcome = "failed"
             error = first_cause(failure)
+        error = await self._save_last(error)
+        # for this process; in the checkpoint it is pending, and is what a resumed run begins with
         reason = {"interrupted": "interrupted", "failed": "run_failed"}.get(self._outcome, "run_ended")
         self._parts.ledger.drop_pending(reason)
         self._parts.ledger.write(self._step)
-        await self._save_last(error)
         self._parts.notify(
             RunFinished(
                 outcome=self._outcome,
@@ -135,7 +160,7 @@ class Controller:
                 done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 waiting -= done
                 if stop in done or any(task.exception() for task in done.intersection(beside)):
-                    await self._buffer.close()
+                    self._buffer.close()
                     for task in beside:
                         task.cancel()
                     waiting = {learner}
@@ -148,7 +173,7 @@ class Controller:
             self._evaluator.finish()
             await self._parts.stop.unless_stopped(evaluator)
         finally:
-            await self._buffer.close()
+            self._buffer.close()
             tasks = (learner, stop, *beside)
             for task in tasks:
                 task.cancel()
@@ -175,7 +200,7 @@ class Controller:
             published = await self._publish() if learned.result.applied else None
             self._good_steps_in_a_row = self._good_steps_in_a_row + 1 if self._is_good(metrics) else 0
             if self._good_steps_in_a_row < REWARD_PATIENCE:
-                await self._buffer.end_round(self._version)
+                self._buffer.end_round(self._version)
             statistics = self._buffer.statistics()
             metrics |= learned.result.metrics
             if learned.shaped_reward is not None:
@@ -196,7 +221,8 @@ class Controller:
                     self._evaluator.ask()
                 else:
                     await self._evaluate()
-            if self._due(self._run.save_every):
+            is_best_wanted = self._run.keep_best is not None and self._due(self._run.eval_every)
+            if self._due(self._run.save_every) or is_best_wanted:
                 await self._save()
 
     def _account(self, groups: tuple[Group, ...], learned: Learned) -> None:
@@ -205,15 +231,17 @@ class Controller:
             "num_rollouts": sum(len(group.trainable) for group in groups),
             "num_tokens": learned.num_tokens,
         }
+        self._buffer.settle()
         if learned.result.applied:
+            self._weights_version += 1
             self._parts.ledger.train(**counts)
         else:
             self._parts.ledger.drop("non_finite_step", **counts)
 
     async def _publish(self) -> Published:
-        published = await self._parts.policy.publish(self._version + 1)
+        published = await self._parts.policy.publish(self._weights_version)
         # only now, when every engine has acknowledged: a version is what is being sampled from
-        self._version += 1
+        self._version = self._weights_version
         seconds = published.gather_s + published.load_s
         self._parts.notify(
             WeightsPublished(version=self._version, seconds=seconds, num_bytes=published.num_bytes)
@@ -240,26 +268,92 @@ class Controller:
     async def _evaluate(self) -> None:
         await self._parts.stop.unless_stopped(self._evaluator.evaluate())
 
+    def _on_evaluated(self, event: EvalFinished) -> None:
+        self._evaluated_step = event.step
+        score = event.metrics.get(self._run.keep_best or "", math.nan)
+        if math.isfinite(score):
+            self._scores[str(event.version)] = score
+        self._parts.notify(event)
+
+    def _state(self) -> LoopState:
+        """The loop as it is now. Of the learner, between two steps; of what is in flight, whenever."""
+        contents = self._buffer.contents()
+        in_flight = [self._producer.task_of(ticket) for ticket in contents.in_flight]
+        waiting = sum(len(group.trainable) for _, group in contents.ready)
+        self._parts.ledger.check(
+            num_prompts=len(contents.ready) + len(in_flight),
+            num_rollouts=waiting + len(in_flight) * self._run.group_size,
+        )
+        return LoopState(
+            step=self._step,
+            version=self._weights_version,
+            outcome=self._outcome,
+            evaluated_step=self._evaluated_step,
+            evaluation_due=self._evaluator.is_due,
+            scores=dict(self._scores),
+            skipped_in_a_row=self._skipped_in_a_row,
+            good_steps_in_a_row=self._good_steps_in_a_row,
+            num_filtered=self._producer.num_filtered,
+            num_lost_groups=self._producer.num_lost_groups,
+            tasks=self._parts.tasks.state(),
+            ledger=self._parts.ledger.as_dict(),
+            buffer=contents,
+            tasks_in_flight=tuple((task.task_id, task.epoch) for task in in_flight),
+            parts={name: part.state() for name, part in self._stateful()},
+            clock_s=asyncio.get_running_loop().time(),
+        )
+
+    def _resume(self, resumed: Resumed) -> None:
+        state = resumed.state
+        self._step = self._saved_step = state.step
+        self._weights_version = state.version
+        self._evaluated_step = state.evaluated_step
+        self._scores = dict(state.scores)
+        self._skipped_in_a_row = state.skipped_in_a_row
+        self._good_steps_in_a_row = state.good_steps_in_a_row
+        self._parts.ledger.restore(state.ledger)
+        self._buffer.restore(state.buffer, round_number=state.step, version=state.version)
+        self._producer.restore(
+            zip(state.buffer.in_flight, resumed.tasks, strict=True),
+            num_filtered=state.num_filtered, num_lost_groups=state.num_lost_groups,
+        )  # fmt: skip
+        if state.evaluation_due:
+            self._evaluator.ask()
+        for name, part in self._stateful():
+            if name in state.parts:
+                part.restore(state.parts[name])
+
+    def _stateful(self) -> Iterator[tuple[str, Stateful]]:
+        """What the loop itself calls and what remembers earlier steps."""
+        parts: dict[str, object] = {
+            "estimator": self._parts.estimator,
+            "filter": self._parts.group_filter,
+            "shaper": self._parts.shaper,
+        }
+        for name, part in parts.items():
+            if isinstance(part, Stateful):
+                yield name, part
+
     async def _save(self) -> None:
         started = asyncio.get_running_loop().time()
-        state = {
-            "step": self._step,
-            "version": self._version,
-            "tasks": self._parts.tasks.state(),
-            "ledger": self._parts.ledger.as_dict(),
-        }
-        self._checkpoint = await self._parts.policy.save(self._step, state)
-        self._saved_step = self._step
+        state = self._state()
+        self._checkpoint = await self._parts.policy.save(state.step, state.to_json(), state.payloads)
+        self._saved_step = state.step
         seconds = asyncio.get_running_loop().time() - started
-        self._parts.notify(CheckpointSaved(step=self._step, path=self._checkpoint, seconds=seconds))
+        self._parts.notify(CheckpointSaved(step=state.step, path=self._checkpoint, seconds=seconds))
 
-    async def _save_last(self, error: BaseException | None) -> None:
-        """Save once more at the end, unless that step is saved already or nothing was trained."""
-        if self._saved_step == self._step or self._version == 0:
-            return
+    async def _save_last(self, error: BaseException | None) -> BaseException | None:
+        """Save once more at the end, unless that step is saved already or nothing was trained.
+
+        Returns what the run ends with: `error`, or that nothing could be saved.
+        """
+        if self._saved_step == self._step or self._weights_version == 0:
+            return error
         try:
             await self._save()
-        except Exception as failure:
+        except Exception as failure:  # noqa: BLE001 - a dead trainer, a full disk: told with, or as, the run's end
             if error is None:
-                raise
+                self._outcome = "failed"
+                return first_cause(failure)
             error.add_note(f"and the state could not be saved: {failure}")
+        return error

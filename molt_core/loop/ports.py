@@ -92,6 +92,9 @@ class Policy(Protocol):
         """Bring the trained weights into every engine. Returns when all of them use them."""
         ...
 
-    async def save(self, step: int, state: Mapping[str, Any]) -> Path:
-        """Commit a checkpoint: weights, optimizer and `state` (JSON). Returns its folder."""
+    async def save(self, step: int, state: Mapping[str, Any], payloads: Mapping[str, Any]) -> Path:
+        """Commit a checkpoint: weights, optimizer, `state` (JSON) and what is behind `payloads`, by name.
+
+        Returns its folder. Sampling goes on meanwhile.
+        """
         ...

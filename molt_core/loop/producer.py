@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from molt_core.api.events import Event, RolloutFinished
 from molt_core.api.run_options import RunOptions
@@ -48,7 +48,17 @@ class Producer:
         self._notify = notify
         self._lost_in_a_row: list[RolloutSummary] = []
         self._num_lost_groups = 0
+        self._running: dict[int, Task] = {}
+        self._again: tuple[tuple[Ticket, Task], ...] = ()
         self._max_lost_groups = max(8, 2 * run.prompts_per_step)
+
+    def restore(
+        self, running: Iterable[tuple[Ticket, Task]], *, num_filtered: int, num_lost_groups: int
+    ) -> None:
+        """Go on where an earlier process was; groups that it had in flight are run again from their start."""
+        self._again = tuple(running)
+        self._num_filtered, self._num_lost_groups = num_filtered, num_lost_groups
+        self._running = {ticket.index: task for ticket, task in self._again}
 
     async def run(self) -> None:
         """Until the data or the run ends. Cancelling it cancels every rollout.
@@ -57,17 +67,35 @@ class Producer:
             ExceptionGroup: of RunError, when an engine or worker is gone or groups fail in a row.
         """
         async with asyncio.TaskGroup() as groups:
+            for again in self._again:
+                groups.create_task(self._run_group(*again), name=f"group {again[0].index}")
             while (ticket := await self._buffer.admit()) is not None:
                 task = self._tasks.next()
                 if task is None:
-                    await self._buffer.drop(ticket)
-                    await self._buffer.exhaust()
+                    self._buffer.drop(ticket)
+                    self._buffer.exhaust()
                     break
+                self._running[ticket.index] = task
+                # not in the group's own task, which starts later: ticket, cursor and ledger change together
+                self._ledger.dispatch(num_prompts=1, num_rollouts=self._run_options.group_size)
                 groups.create_task(self._run_group(ticket, task), name=f"group {ticket.index}")
+
+    @property
+    def num_filtered(self) -> int:
+        """Groups in a row that the filter dropped."""
+        return self._num_filtered
+
+    @property
+    def num_lost_groups(self) -> int:
+        """Groups in a row that gave nothing to train on."""
+        return self._num_lost_groups
+
+    def task_of(self, ticket: Ticket) -> Task:
+        """The task of a group in flight."""
+        return self._running[ticket.index]
 
     async def _run_group(self, ticket: Ticket, task: Task) -> None:
         size = self._run_options.group_size
-        self._ledger.dispatch(num_prompts=1, num_rollouts=size)
         async with asyncio.TaskGroup() as siblings:
             running = [
                 siblings.create_task(
@@ -84,7 +112,7 @@ class Producer:
             started_s=ticket.started_s,
             finished_s=asyncio.get_running_loop().time(),
         )
-        await self._hand_on(ticket, group)
+        self._hand_on(ticket, group)
 
     async def _sample(self, ticket: Ticket, task: Task, member: int) -> RolloutSummary:
         run = self._run_options
@@ -97,36 +125,41 @@ class Producer:
             # one seed per rollout, so that siblings differ and a repeat of the run does not
             seed=(run.seed * 1_000_003 + ticket.index * run.group_size + member) % 2**31,
             timeout_s=run.rollout_timeout_s,
+            top_logprobs=self._top_logprobs,
         )
         summary = await self._sampler.sample(request)
         self._notify(RolloutFinished(step=self._buffer.statistics().round_number, summary=summary))
         return summary
 
-    async def _hand_on(self, ticket: Ticket, group: Group) -> None:
+    def _hand_on(self, ticket: Ticket, group: Group) -> None:
+        """Book the group and give it away, without an await, so that no checkpoint sees half of it."""
+        complete = len(group.trainable) >= self._min_rollouts
+        # asked first: it may raise, and then the group is still in flight
+        keeps = self._filter is None or (
+            complete and self._filter.keeps([rollout.reward for rollout in group.rollouts])
+        )
+        del self._running[ticket.index]
         self._ledger.dispatch(num_tokens=sum(rollout.num_generated for rollout in group.rollouts))
         for rollout in group.rollouts:
             for reason, num_tokens in rollout.left_out_tokens.items():
                 self._ledger.drop(reason, num_tokens=num_tokens)
             if not rollout.trains:
                 self._ledger.drop(rollout.reason, num_rollouts=1, num_tokens=rollout.num_sampled)
-        complete = len(group.trainable) >= self._min_rollouts
-        if complete:
-            self._num_lost_groups = 0
-            if self._filter is None or self._filter.keeps([rollout.reward for rollout in group.rollouts]):
-                self._num_filtered = 0
-                await self._buffer.deliver(ticket, group)
-                return
+        if complete and keeps:
+            self._num_lost_groups = self._num_filtered = 0
+            self._buffer.deliver(ticket, group)
+            return
         rest = group.trainable
         self._ledger.drop(
             FILTERED if complete else INCOMPLETE_GROUP, num_prompts=1, num_rollouts=len(rest),
             num_tokens=sum(rollout.num_sampled for rollout in rest),
         )  # fmt: skip
+        self._buffer.drop(ticket)
         if complete:
+            self._num_lost_groups = 0
             self._count_filtered(group)
         else:
             self._count_lost(group)
-            top_logprobs=self._top_logprobs,
-        await self._buffer.drop(ticket)
 
     def _count_filtered(self, group: Group) -> None:
         self._num_filtered += 1

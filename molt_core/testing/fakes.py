@@ -103,22 +103,24 @@ class FakeEngine:
 
 
 class FakePolicy:
-    """A `Policy` that counts. `step_s` and `publish_s` are seconds on the loop's clock.
+    """A `Policy` that counts. `step_s`, `publish_s` and `save_s` are seconds on the loop's clock.
 
     Args:
         applied: from step number to whether its update is finite.
     """
 
     def __init__(
-        self, *, step_s: float = 0.0, publish_s: float = 0.0, num_ranks: int = 1,
+        self, *, step_s: float = 0.0, publish_s: float = 0.0, save_s: float = 0.0, num_ranks: int = 1,
         applied: Callable[[int], bool] = lambda step: True,
     ) -> None:  # fmt: skip
         self.version = 0
         self.num_ranks = num_ranks
         self.trained: list[tuple[RankShare, ...]] = []
         self.saved: list[tuple[int, Mapping[str, Any]]] = []
+        self.payloads: dict[str, Any] = {}
         self._step_s = step_s
         self._publish_s = publish_s
+        self._save_s = save_s
         self._applied = applied
 
     async def step(self, shares: Sequence[RankShare]) -> StepResult:
@@ -131,8 +133,10 @@ class FakePolicy:
         self.version = version
         return Published(num_bytes=0, gather_s=0.0, load_s=self._publish_s)
 
-    async def save(self, step: int, state: Mapping[str, Any]) -> Path:
+    async def save(self, step: int, state: Mapping[str, Any], payloads: Mapping[str, Any]) -> Path:
+        await asyncio.sleep(self._save_s)
         self.saved.append((step, state))
+        self.payloads = dict(payloads)
         return Path(f"step_{step}")
 
 

@@ -74,11 +74,12 @@ def test_a_restored_source_goes_on_exactly_there(
     make: Callable[[], TaskSource], before: int, after: int
 ) -> None:
     source = make()
-    take(source, before)
+    taken = take(source, before)
     state = json.loads(json.dumps(source.state()))
     restored = make()
     take(restored, 2)
-    restored.restore(state)
+    given = [(task.task_id, task.epoch) for task in taken[::2]]
+    assert restored.restore(state, given) == tuple(taken[::2]), "unfinished ones are made again"
     assert take(restored, after) == take(source, after)
     assert restored.state() == source.state()
 
@@ -87,10 +88,27 @@ def test_a_state_of_other_data_or_another_seed_is_refused_with_both_sides() -> N
     state = RowTasks(ROWS, seed=0).state()
     with pytest.raises(ConfigError) as refused:
         RowTasks(ROWS[:5], seed=1).restore(state)
-    assert [finding.message for finding in refused.value.findings] == [
-        "the checkpoint was made with data of seed 0, this run has 1",
-        "the checkpoint was made with data of num_rows 7, this run has 5",
-    ]
+    seed, num_rows, fingerprint = (finding.message for finding in refused.value.findings)
+    assert seed == "the checkpoint was made with data of seed 0, this run has 1"
+    assert num_rows == "the checkpoint was made with data of num_rows 7, this run has 5"
+    assert "fingerprint" in fingerprint
+
+
+def test_one_changed_row_is_another_data_set_wherever_it_stands() -> None:
+    state = RowTasks(ROWS, seed=0).state()
+    with pytest.raises(ConfigError, match="data of fingerprint '"):
+        RowTasks([*ROWS[:6], {"n": 7}], seed=0).restore(state)
+
+
+def test_an_environment_whose_tasks_have_changed_is_refused() -> None:
+    class Others(Numbers):
+        def tasks(self, split: Split, seed: int) -> Iterator[Row]:
+            return super().tasks(split, seed + 1)
+
+    source = EnvironmentTasks(Numbers(9), "train", seed=0)
+    take(source, 3)
+    with pytest.raises(ConfigError, match="data of fingerprint '"):
+        EnvironmentTasks(Others(9), "train", seed=0).restore(source.state())
 
 
 def test_an_environment_that_makes_fewer_tasks_than_were_used_is_refused() -> None:

@@ -20,9 +20,9 @@ def test_admission_stops_at_the_staleness_bound_and_goes_on_after_a_round():
         third = asyncio.create_task(buffer.admit())
         await asyncio.sleep(1)
         assert not third.done()
-        await buffer.deliver(tickets[0], group(0))
+        buffer.deliver(tickets[0], group(0))
         await buffer.take()
-        await buffer.end_round(version=1)
+        buffer.end_round(version=1)
         return [ticket.version for ticket in [*tickets, await third]]
 
     assert run_virtual(scenario()) == [0, 0, 1]
@@ -31,7 +31,7 @@ def test_admission_stops_at_the_staleness_bound_and_goes_on_after_a_round():
 def test_a_dropped_group_frees_its_place():
     async def scenario() -> int:
         buffer = Buffer(prompts_per_step=1, max_staleness=0, rounds=1)
-        await buffer.drop(await buffer.admit())
+        buffer.drop(await buffer.admit())
         return (await buffer.admit()).index
 
     assert run_virtual(scenario()) == 1
@@ -41,12 +41,12 @@ def test_the_end_of_the_data_gives_a_short_last_round_and_then_none():
     async def scenario() -> tuple[int, int]:
         buffer = Buffer(prompts_per_step=2, max_staleness=3, rounds=10)
         for index in range(3):
-            await buffer.deliver(await buffer.admit(), group(index))
-        await buffer.exhaust()
+            buffer.deliver(await buffer.admit(), group(index))
+        buffer.exhaust()
         sizes = []
         for version in (1, 2, 3):
             sizes.append(len(await buffer.take()))
-            await buffer.end_round(version)
+            buffer.end_round(version)
         return tuple(sizes)
 
     assert run_virtual(scenario()) == (2, 1, 0)
@@ -58,7 +58,7 @@ def test_closing_wakes_everyone_with_nothing():
         await buffer.admit()
         waiting = [asyncio.create_task(buffer.admit()), asyncio.create_task(buffer.take())]
         await asyncio.sleep(1)
-        await buffer.close()
+        buffer.close()
         return tuple(await asyncio.gather(*waiting))
 
     assert run_virtual(scenario()) == (None, ())
@@ -69,10 +69,10 @@ def test_idle_time_counts_only_while_nothing_is_in_flight():
         buffer = Buffer(prompts_per_step=1, max_staleness=0, rounds=5)
         ticket = await buffer.admit()
         await asyncio.sleep(7)
-        await buffer.deliver(ticket, group(0))
+        buffer.deliver(ticket, group(0))
         await buffer.take()
         await asyncio.sleep(5)
-        await buffer.end_round(version=1)
+        buffer.end_round(version=1)
         await buffer.admit()
         return buffer.statistics().idle_s
 
