@@ -113,17 +113,18 @@ def train_batch(items: Sequence[TrainItem], window: Window | None = None) -> Tra
 
 
 def trainer(
-    folder: Path, *, rank: int = 0, world_size: int = 1, rendezvous: str = "", **changes: Any
-) -> FsdpTrainer:
-    """Not started. `changes` go to the context where it has such a field, else to the options."""
+    folder: Path, *, rank: int = 0, world_size: int = 1, rendezvous: str = "",
+    parts: TrainerParts | None = None, **changes: Any,
+) -> FsdpTrainer:  # fmt: skip
+    """Not started; loss `ppo` unless `parts` are given. `changes` go to the context, else to the options."""
     context: dict[str, Any] = {
         "model_folder": str(folder), "dtype": "float32", "lr": 1e-3, "temperature": 1.0, "max_length": 256,
         "seed": 0, "rank": rank, "world_size": world_size, "rendezvous": rendezvous, "num_threads": 1,
+        "facts": frozenset(), "reference_folder": "",
     }  # fmt: skip
     context |= {key: changes.pop(key) for key in list(changes) if key in context}
-    return FsdpTrainer(
-        FsdpOptions(**changes), TrainerContext(**context), TrainerParts(loss=PpoLoss(PpoOptions()))
-    )
+    parts = parts or TrainerParts(loss=PpoLoss(PpoOptions()))
+    return FsdpTrainer(FsdpOptions(**changes), TrainerContext(**context), parts)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ class ValueModel(nn.Module):
         """[N] float32."""
         hidden = hidden_states(self.model, row)
         at = hidden.index_select(0, torch.from_numpy(row.predictors).to(hidden.device))
-        values: Tensor = self.head(at)[:, 0].float()
+        values: Tensor = self.head(at).float().sum(-1)  # of one; FSDP wants no view of a tensor
         return values
 
 

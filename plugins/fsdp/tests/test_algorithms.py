@@ -1,0 +1,185 @@
+"""Every loss, correction and estimator in the trainer: what a step does depends on the window and on nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from attrs import evolve
+from every_algorithm import CHOICES, LIKE_A_GRADIENT, Choice, in_segments, near_policy, settings, state
+from molt_plugin_estimators import spec as estimators
+from tiny_trainer import assert_equal_weights, started, train_batch, window_of
+from torch import Tensor
+
+from molt_core.errors import RunError
+from molt_core.experience import TrainItem
+
+each_choice = pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
+
+
+@pytest.fixture(scope="module")
+def items(qwen3_folder: Path) -> list[TrainItem]:
+    return near_policy(qwen3_folder)
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tiny_trainer import save_model
+
+    return save_model(tmp_path_factory.mktemp("teacher"), "llama")
+
+
+def after_a_step(
+    folder: Path, teacher: Path, choice: Choice, items: Sequence[TrainItem], **more: Any
+) -> tuple[dict[str, Tensor], dict[str, float]]:
+    with started(folder, **LIKE_A_GRADIENT, **settings(choice, teacher), **more) as made:
+        result = made.step(train_batch(items, window_of(items)))
+        assert result.applied
+        return state(made), dict(result.metrics)
+
+
+def poisoned(items: Sequence[TrainItem]) -> list[TrainItem]:
+    """Log-probs of given tokens are NaN and infinite, which `checks` would refuse."""
+    made = []
+    for number, item in enumerate(items):
+        poison = (np.nan, np.inf, -np.inf)[number % 3]
+        segment = item.segment
+        logprobs = np.where(segment.sampled, segment.logprobs, poison)
+        made.append(evolve(item, segment=evolve(segment, logprobs=logprobs)))
+    return made
+
+
+def reversed_order(items: Sequence[TrainItem]) -> list[TrainItem]:
+    last = max(item.rollout_index for item in items)
+    groups = max(item.group_index for item in items)
+    return [
+        evolve(item, rollout_index=last - item.rollout_index, group_index=groups - item.group_index)
+        for item in reversed(items)
+    ]
+
+
+CHANGES: dict[str, tuple[Callable[[Sequence[TrainItem]], Sequence[TrainItem]], dict[str, Any]]] = {
+    "one item a row": (list, {"tokens_per_micro_batch": 1}),
+    "small rows, prompts apart": (list, {"tokens_per_micro_batch": 40, "share_prompts": False}),
+    "another order of groups and rollouts": (reversed_order, {}),
+    "each token a segment": (in_segments, {"tokens_per_micro_batch": 60}),
+    "poison where nothing was sampled": (poisoned, {}),
+}
+
+
+@each_choice
+def test_a_step_depends_on_the_window_alone(
+    qwen3_folder: Path, teacher: Path, items: list[TrainItem], choice: Choice
+) -> None:
+    wanted, wanted_metrics = after_a_step(qwen3_folder, teacher, choice, items)
+    for what, (change, options) in CHANGES.items():
+        found, metrics = after_a_step(qwen3_folder, teacher, choice, change(items), **options)
+        assert_equal_weights(found, wanted, atol=2e-5)
+        for name in wanted_metrics.keys() - {"trainer/input_tokens", "trainer/micro_batches"}:
+            assert metrics[name] == pytest.approx(wanted_metrics[name], rel=1e-3, abs=1e-4), (what, name)
+
+
+@each_choice
+def test_a_step_changes_the_policy(
+    qwen3_folder: Path, teacher: Path, items: list[TrainItem], choice: Choice
+) -> None:
+    with started(qwen3_folder, **settings(choice, teacher)) as made:
+        before = state(made)
+        made.step(train_batch(items))
+        after = state(made)
+    name = "weight.model.layers.0.mlp.up_proj.weight"
+    assert not torch.equal(before[name], after[name])
+
+
+@each_choice
+def test_going_on_from_a_checkpoint_is_bitwise(
+    qwen3_folder: Path, teacher: Path, items: list[TrainItem], choice: Choice, tmp_path: Path
+) -> None:
+    batch = train_batch(items)
+    with started(qwen3_folder, **settings(choice, teacher)) as made:
+        made.step(batch)
+        made.save(tmp_path)
+        straight = made.step(batch).metrics
+        wanted = state(made)
+    with started(qwen3_folder, **settings(choice, teacher)) as made:
+        made.load(tmp_path)
+        assert made.step(batch).metrics == straight
+        assert_equal_weights(state(made), wanted, atol=0)
+
+
+def test_a_checkpoint_of_another_estimator_is_refused(
+    qwen3_folder: Path, teacher: Path, items: list[TrainItem], tmp_path: Path
+) -> None:
+    with started(qwen3_folder, **settings(CHOICES["returns"], teacher)) as made:
+        made.save(tmp_path)
+    with (
+        started(qwen3_folder, **settings(CHOICES["ppo, prompts"], teacher)) as made,
+        pytest.raises(RunError, match="that of another estimator"),
+    ):
+        made.load(tmp_path)
+
+
+def test_the_kl_coefficient_is_steered_by_applied_steps_only(
+    qwen3_folder: Path, teacher: Path, items: list[TrainItem]
+) -> None:
+    choice = CHOICES["ppo, steered kl to the sampler"]
+    broken = [evolve(items[0], advantage=float("nan")), *items[1:]]
+    with started(qwen3_folder, **settings(choice, teacher)) as made:
+        first = made.step(train_batch(items)).metrics["policy/kl_coef"]
+        assert "policy/kl_coef" not in made.step(train_batch(broken)).metrics
+        assert made._parts.loss.state() == {"kl_coef": first}  # type: ignore[attr-defined]
+    # the measured KL is far above its target: one step of the bound, 12 rollouts of a horizon of 50
+    assert first == pytest.approx(0.2 * (1 + 0.2 * 12 / 50))
+
+
+def test_only_the_critic_learns_while_it_warms_up(
+    qwen3_folder: Path, teacher: Path, items: list[TrainItem]
+) -> None:
+    chosen = settings(CHOICES["gae"], teacher)
+    with started(qwen3_folder, critic_lr=1e-3, critic_warmup_steps=2, **chosen) as made:
+        states, metrics = [state(made)], []
+        for _ in range(3):
+            metrics.append(made.step(train_batch(items)).metrics)
+            states.append(state(made))
+    policy = "weight.model.layers.0.mlp.up_proj.weight"
+    assert [torch.equal(a[policy], b[policy]) for a, b in pairwise(states)] == [
+        True, True, False,
+    ]  # fmt: skip
+    assert [one.get("policy/frozen") for one in metrics] == [1.0, 1.0, None]
+    assert metrics[2]["critic/loss"] < metrics[1]["critic/loss"] < metrics[0]["critic/loss"]
+
+
+def test_a_critic_that_is_not_finite_is_a_step_that_was_not_applied(
+    qwen3_folder: Path, teacher: Path, items: list[TrainItem]
+) -> None:
+    broken = [evolve(items[0], token_rewards=np.full_like(items[0].token_rewards, np.nan)), *items[1:]]
+    with started(qwen3_folder, critic_warmup_steps=1, **settings(CHOICES["gae"], teacher)) as made:
+        assert not made.step(train_batch(broken)).applied
+
+
+def test_the_first_values_are_0_and_their_loss_is_half_the_mean_square_of_the_returns(
+    qwen3_folder: Path, teacher: Path, items: list[TrainItem]
+) -> None:
+    choice = Choice(estimator=(estimators.GAE, {}))
+    with started(qwen3_folder, **settings(choice, teacher)) as made:
+        found = made.step(train_batch(items)).metrics["critic/loss"]
+    returns = np.concatenate([np.cumsum(item.token_rewards[::-1]) for item in items])
+    assert found == pytest.approx(float((returns**2).mean()) / 2, rel=1e-4)
+
+
+def test_distillation_reports_the_distance_to_the_teacher(
+    qwen3_folder: Path, teacher: Path, items: list[TrainItem]
+) -> None:
+    from tiny_trainer import plain_logprobs, plain_model
+
+    with started(qwen3_folder, **settings(CHOICES["distillation"], teacher)) as made:
+        found = made.step(train_batch(items)).metrics["estimator/kl"]
+    models = [plain_model(folder) for folder in (qwen3_folder, teacher)]
+    with torch.no_grad():
+        own, other = (torch.cat([plain_logprobs(model, item.segment) for item in items]) for model in models)
+    assert found == pytest.approx(float((own - other).mean()), abs=1e-4)
