@@ -6,13 +6,14 @@
 #   make check      lint, formatting, types, import contracts
 #   make bench      measurements, each with the bound that it must keep
 #   make soak       hours of random faults
+#   make test-harnesses   install agent harnesses (3 GB, in Molt's cache folder; needs npm), run the tests with them
 #   make lock       resolve requirements/cpu.in again; ARGS=--upgrade takes the newest versions
 
 PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3; do \
 	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$each; break; }; done)
 BIN := .venv/bin
 
-.PHONY: install run test check bench soak lock
+.PHONY: install run test test-harnesses check bench soak lock
 
 install:
 	@test -n "$(PYTHON)" || { echo "make: Molt needs Python 3.11 or newer, and none was found on PATH." \
@@ -23,7 +24,12 @@ run: install
 	@$(BIN)/molt run examples/quickstart.toml $(ARGS)
 
 test: install
-	@$(BIN)/python -m pytest -q -m "not soak" $(ARGS)
+	@$(BIN)/python tests/harnesses/install.py smolagents openai-agents
+	@$(BIN)/python -m pytest -q -m "not soak and not harness" $(ARGS)
+
+test-harnesses: install
+	@$(BIN)/python tests/harnesses/install.py
+	@$(BIN)/python -m pytest -q tests/harnesses $(ARGS)
 
 check: install
 	@$(BIN)/ruff check --quiet
