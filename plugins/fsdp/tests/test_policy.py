@@ -9,7 +9,7 @@ import pytest
 import torch
 from molt_plugin_fsdp.packing import pack
 from molt_plugin_fsdp.policy import Policy
-from molt_plugin_fsdp.row import EMPTY_ROW, Row
+from molt_plugin_fsdp.row import Row, empty_row
 from tiny_trainer import VOCABULARY, plain_logprobs, plain_model, window_items
 from torch import Tensor
 
@@ -63,8 +63,8 @@ def test_log_probs_and_gradients_equal_separate_forward_passes(
 @pytest.mark.parametrize("logit_rows", [1, 5, 256])
 def test_the_number_of_logit_rows_changes_nothing(qwen3_folder: Path, logit_rows: int) -> None:
     (row,) = rows_of(ITEMS, share=True)
-    logprobs, entropy = policy(qwen3_folder, logit_rows=logit_rows)(row)
-    wanted_logprobs, wanted_entropy = policy(qwen3_folder, logit_rows=len(row.targets))(row)
+    logprobs, entropy, _ = policy(qwen3_folder, logit_rows=logit_rows)(row)
+    wanted_logprobs, wanted_entropy, _ = policy(qwen3_folder, logit_rows=len(row.targets))(row)
     torch.testing.assert_close(logprobs, wanted_logprobs, rtol=0, atol=1e-6)
     torch.testing.assert_close(entropy, wanted_entropy, rtol=0, atol=1e-5)
 
@@ -75,7 +75,7 @@ def test_entropy_is_that_of_the_distribution_that_was_sampled_from(
 ) -> None:
     one = ITEMS[0]
     (row,) = rows_of([one], share=False)
-    _, entropy = policy(qwen3_folder, temperature)(row)
+    _, entropy, _ = policy(qwen3_folder, temperature)(row)
     ids = torch.from_numpy(one.segment.token_ids.astype(np.int64))
     logits = plain_model(qwen3_folder)(input_ids=ids[None]).logits[0] / temperature
     wanted = torch.distributions.Categorical(logits=logits).entropy()[:-1]
@@ -99,7 +99,8 @@ def test_no_logits_are_kept_for_the_backward_pass(qwen3_folder: Path) -> None:
 
 def test_an_empty_row_gives_every_weight_a_gradient_of_exactly_zero(model_folder: Path) -> None:
     made = policy(model_folder)
-    logprobs, entropy = made(EMPTY_ROW)
+    logprobs, entropy, top = made(empty_row(3))
     assert logprobs.shape == entropy.shape == (0,)
-    logprobs.sum().backward()
+    assert top.shape == (0, 3)
+    (logprobs.sum() + top.sum()).backward()
     assert all((param.grad == 0).all() for param in made.model.parameters())

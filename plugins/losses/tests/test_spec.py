@@ -12,7 +12,10 @@ from molt_plugin_losses.spec import PPO, PpoOptions
 
 @pytest.mark.parametrize(
     ("group", "names"),
-    [("molt_core.losses", ["cispo", "gspo", "ppo"]), ("molt_core.corrections", ["importance"])],
+    [
+        ("molt_core.losses", ["cispo", "gspo", "ppo", "topk_reverse_kl"]),
+        ("molt_core.corrections", ["importance", "score-centering"]),
+    ],
 )
 def test_all_are_registered_under_their_names(group: str, names: list[str]) -> None:
     points = [point for point in entry_points(group=group) if point.dist.name == "molt-plugin-losses"]

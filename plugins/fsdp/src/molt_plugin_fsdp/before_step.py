@@ -38,6 +38,8 @@ class Constants:
     rollout_log_ratio: Tensor
     advantages: Tensor
     reference_logprobs: Tensor | None
+    top_reference_logprobs: Tensor | None
+    centering: Tensor | None
     values: Tensor | None
     returns: Tensor | None
 
@@ -48,24 +50,33 @@ def before_step(
     """Constants of each row, and metrics of correction and estimator."""
     behaviour = _joined(rows, "behaviour_logprobs")
     rollouts = _joined(rows, "rollout_index")
+    reference = (None, None) if models.reference is None else _logprobs(models.reference, rows)
     vectors: dict[str, Tensor | None] = {
         "old_logprobs": behaviour,
         "weights": torch.ones_like(behaviour),
         "rollout_log_ratio": torch.zeros_like(behaviour),
         "advantages": _joined(rows, "advantages"),
-        "reference_logprobs": None if models.reference is None else _numbers(models.reference, rows),
-        "values": None if models.critic is None else _numbers(models.critic, rows),
+        "reference_logprobs": reference[0],
+        "top_reference_logprobs": reference[1],
+        "centering": None,
+        "values": None if models.critic is None else _values(models.critic, rows),
         "returns": None,
     }
     metrics: Mapping[str, float] = {}
-    current = behaviour
+    current, top = behaviour, None
     compared = parts.estimator is not None and models.reference is not None
     if parts.correction is not None or rollout_ratio or compared:
-        current = _numbers(models.policy, rows)
+        current, top = _logprobs(models.policy, rows)
     if parts.correction is not None:
-        batch = CorrectionBatch(logprobs=current, behaviour_logprobs=behaviour, rollout_index=rollouts)
+        batch = CorrectionBatch(
+            logprobs=current,
+            behaviour_logprobs=behaviour,
+            rollout_index=rollouts,
+            top_logprobs=top,
+            top_behaviour_logprobs=None if top is None else _joined(rows, "top_behaviour_logprobs"),
+        )
         made = parts.correction.weights(batch)
-        vectors |= {"old_logprobs": current, "weights": made.weights}
+        vectors |= {"old_logprobs": current, "weights": made.weights, "centering": made.centering}
         metrics = _kept(made.kept, made.weights)
     elif rollout_ratio:
         counts = _joined(rows, "rollout_tokens")
@@ -82,11 +93,18 @@ def _joined(rows: Sequence[Row], name: str) -> Tensor:
     return torch.from_numpy(np.concatenate([getattr(row, name) for row in rows]))
 
 
-def _numbers(module: nn.Module, rows: Sequence[Row]) -> Tensor:
+def _logprobs(policy: nn.Module, rows: Sequence[Row]) -> tuple[Tensor, Tensor | None]:
+    """[N over all rows] and [N, k] on the CPU; None for k = 0."""
+    with torch.no_grad():
+        made = [policy(row) for row in rows]
+    logprobs, _, top = (torch.cat([part.cpu() for part in parts]) for parts in zip(*made, strict=True))
+    return logprobs, top if top.shape[1] else None
+
+
+def _values(critic: nn.Module, rows: Sequence[Row]) -> Tensor:
     """[N over all rows] on the CPU."""
     with torch.no_grad():
-        made = [module(row) for row in rows]
-    return torch.cat([(one[0] if isinstance(one, tuple) else one).cpu() for one in made])
+        return torch.cat([critic(row).cpu() for row in rows])
 
 
 def _rollout_sums(values: Tensor, rollouts: Tensor) -> Tensor:

@@ -33,6 +33,8 @@ class StepSums:
             "mismatch/kl": (difference.exp() - 1 - difference).sum(),
             "mismatch/abs_diff": difference.abs().sum(),
         }
+        if tokens.top_logprobs is not None:
+            sums["policy/top_mass"] = tokens.top_logprobs.detach().exp().sum()
         for name, value in sums.items():
             self._over_tokens[name] = self._over_tokens.get(name, 0.0) + value.double()
         self._loss = self._loss + output.loss.detach().double().cpu()

@@ -1,6 +1,6 @@
-"""The model as a trainer needs it: log-probability and entropy of sampled tokens, nothing else.
+"""The model as a trainer needs it: log-probabilities and entropy in the places of sampled tokens, nothing else.
 
-In: a packed row on the model's device. Out: two float32 vectors over its N sampled tokens. Logits exist for a
+In: a packed row on the model's device. Out: float32 numbers for its N sampled tokens. Logits exist for a
 few rows at a time, in float32 with the temperature divided there, and are computed again in the backward
 pass, so memory for them does not grow with tokens times vocabulary.
 
@@ -9,6 +9,7 @@ Not for models that change their logits after the output layer; `model` refuses 
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -29,27 +30,30 @@ class Policy(nn.Module):
         self._temperature = temperature
         self._logit_rows = logit_rows
 
-    def forward(self, row: Row) -> tuple[Tensor, Tensor]:
-        """[N] float32 log-probs with gradient, [N] float32 entropies without unless asked; both at the temperature."""
+    def forward(self, row: Row) -> tuple[Tensor, Tensor, Tensor]:
+        """[N] log-probs with gradient, [N] entropies without unless asked, [N, k] log-probs of `row.top_ids` with.
+
+        All float32 and at the temperature.
+        """
         hidden = hidden_states(self.model.base_model, row)
         device = hidden.device
         predicting = hidden.index_select(0, torch.from_numpy(row.predictors).to(device))
-        targets = torch.from_numpy(row.targets).to(device)
+        wanted = torch.from_numpy(np.column_stack([row.targets, row.top_ids])).to(device)
         # split gives one empty part for N = 0, which keeps every weight in the graph of an empty row
         parts = [
             checkpoint(self._score, states, ids, use_reentrant=False, preserve_rng_state=False)
             for states, ids in zip(
-                predicting.split(self._logit_rows), targets.split(self._logit_rows), strict=True
+                predicting.split(self._logit_rows), wanted.split(self._logit_rows), strict=True
             )
         ]
-        logprobs, entropies = zip(*parts, strict=True)
-        return torch.cat(logprobs), torch.cat(entropies)
+        logprobs, entropies = (torch.cat(part) for part in zip(*parts, strict=True))
+        return logprobs[:, 0], entropies, logprobs[:, 1:]
 
-    def _score(self, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """[n, D] and [n] to two [n]."""
+    def _score(self, states: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        """[n, D] and the ids of m tokens each, [n, m], to [n, m] and [n]."""
         logits = self.model.get_output_embeddings()(states).float() / self._temperature
         log_probs = logits.log_softmax(-1)
-        chosen = log_probs.gather(-1, targets[:, None])[:, 0]
+        chosen = log_probs.gather(-1, wanted)
         # last, so that the second computation in the backward pass ends before it
         with torch.set_grad_enabled(torch.is_grad_enabled() and self._entropy_gradient):
             entropy = torch.special.entr(log_probs.exp()).sum(-1)

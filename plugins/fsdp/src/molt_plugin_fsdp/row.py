@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
 from molt_core.experience import TrainItem
 
@@ -88,6 +88,10 @@ class Row:
     """[N] place of the token within its segment."""
     token_rewards: Floats
     """[N]"""
+    top_ids: Ints
+    """[N, k] tokens that the sampler found likeliest there; k may be 0."""
+    top_behaviour_logprobs: Floats
+    """[N, k]"""
 
     def visible(self) -> npt.NDArray[np.bool_]:
         """[T, T] bool: query token (row) sees key token (column)."""
@@ -130,10 +134,11 @@ def make_row(trees: Sequence[Tree]) -> Row:
 
 def _targets(item: TrainItem, sampled: npt.NDArray[np.intp]) -> Mapping[str, npt.NDArray[Any]]:
     """What a row says of the sampled tokens of one item."""
-    size = len(sampled)
+    size, segment = len(sampled), item.segment
+    none = np.zeros((size, 0))
     return {
-        "targets": item.segment.token_ids[sampled],
-        "behaviour_logprobs": item.segment.logprobs[sampled],
+        "targets": segment.token_ids[sampled],
+        "behaviour_logprobs": segment.logprobs[sampled],
         "advantages": np.full(size, item.advantage, np.float32),
         "rollout_index": np.full(size, item.rollout_index),
         "group_index": np.full(size, item.group_index),
@@ -142,6 +147,8 @@ def _targets(item: TrainItem, sampled: npt.NDArray[np.intp]) -> Mapping[str, npt
         "segment_index": np.full(size, item.segment_index),
         "token_index": sampled,
         "token_rewards": item.token_rewards,
+        "top_ids": none.astype(np.int64) if segment.top_ids is None else segment.top_ids,
+        "top_behaviour_logprobs": none if segment.top_logprobs is None else segment.top_logprobs,
     }
 
 
@@ -161,6 +168,12 @@ EMPTY_ROW: Final = Row(
     token_ids=_ONE, position_ids=_ONE, blocks=_ONE, prompt_blocks=_ONE, branched=False,
     predictors=_NONE, targets=_NONE, behaviour_logprobs=_NO_NUMBERS, advantages=_NO_NUMBERS, rollout_index=_NONE,
     group_index=_NONE, rollout_tokens=_NO_NUMBERS, group_tokens=_NO_NUMBERS, segment_index=_NONE, token_index=_NONE,
-    token_rewards=_NO_NUMBERS,
+    token_rewards=_NO_NUMBERS, top_ids=_NONE.reshape(0, 0), top_behaviour_logprobs=_NO_NUMBERS.reshape(0, 0),
 )  # fmt: skip
 """What a rank without work computes while the others still have some: one token, no targets, loss 0."""
+
+
+def empty_row(num_top: int) -> Row:
+    """The same, beside rows with `num_top` likely tokens."""
+    ids, logprobs = np.zeros((0, num_top), np.int64), np.zeros((0, num_top), np.float32)
+    return evolve(EMPTY_ROW, top_ids=ids, top_behaviour_logprobs=logprobs)

@@ -10,9 +10,9 @@ and ranks. FSDP averages over ranks, which is undone by scaling with their numbe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from molt_core.api.facts import CRITIC, ENTROPY_GRADIENT, REFERENCE_MODEL, ROLLO
 from molt_core.api.loss import AdaptiveLoss, TokenBatch
 from molt_core.api.trainer import StepResult, TrainerContext, TrainerParts
 from molt_core.errors import RunError
-from molt_core.experience import TrainBatch, Window
+from molt_core.experience import TrainBatch, TrainItem, Window
 from molt_plugin_fsdp import ranks
 from molt_plugin_fsdp.before_step import Constants, Models, before_step
 from molt_plugin_fsdp.checkpoint import load_state, save_state
@@ -34,7 +34,7 @@ from molt_plugin_fsdp.optimizer import Optimizer
 from molt_plugin_fsdp.packing import pack
 from molt_plugin_fsdp.policy import Policy
 from molt_plugin_fsdp.progress import Progress
-from molt_plugin_fsdp.row import EMPTY_ROW, Row
+from molt_plugin_fsdp.row import Row, empty_row
 from molt_plugin_fsdp.spec import FsdpOptions
 from molt_plugin_fsdp.weights_file import write_weights
 
@@ -84,8 +84,10 @@ class FsdpTrainer:
         """One optimizer step over the window.
 
         Raises:
-            RunError: the ranks hold another number of sampled tokens than the window says.
+            RunError: the ranks hold another number of sampled tokens than the window says, or segments without the
+                likeliest tokens that the run is to have.
         """
+        _check_top_logprobs(batch.items, self._context.top_logprobs)
         rows = pack(
             batch.items,
             max_tokens=self._options.tokens_per_micro_batch,
@@ -97,7 +99,7 @@ class FsdpTrainer:
                 f"the window says {batch.window.num_tokens} sampled tokens and the ranks hold {num_tokens}: "
                 "the loss would be divided by the wrong number"
             )
-        rows += [EMPTY_ROW] * (num_rows - len(rows))
+        rows += [empty_row(self._context.top_logprobs)] * (num_rows - len(rows))
         models = Models(
             policy=self._policy,
             reference=self._reference,
@@ -128,10 +130,10 @@ class FsdpTrainer:
         return StepResult(applied=applied, metrics=metrics)
 
     def _accumulate(self, row: Row, constants: Constants, window: Window, sums: StepSums) -> None:
-        logprobs, entropy = self._policy(row)
+        logprobs, entropy, top = self._policy(row)
 
-        def on_device(values: object) -> Tensor:
-            return torch.as_tensor(values, device=logprobs.device)
+        def on_device(values: Any) -> Any:
+            return None if values is None else torch.as_tensor(values, device=logprobs.device)
 
         tokens = TokenBatch(
             logprobs=logprobs,
@@ -139,9 +141,10 @@ class FsdpTrainer:
             old_logprobs=on_device(constants.old_logprobs),
             weights=on_device(constants.weights),
             rollout_log_ratio=on_device(constants.rollout_log_ratio),
-            reference_logprobs=(
-                None if constants.reference_logprobs is None else on_device(constants.reference_logprobs)
-            ),
+            reference_logprobs=on_device(constants.reference_logprobs),
+            top_logprobs=top if self._context.top_logprobs else None,
+            top_reference_logprobs=on_device(constants.top_reference_logprobs),
+            centering=on_device(constants.centering),
             rollout_tokens=on_device(row.rollout_tokens),
             group_tokens=on_device(row.group_tokens),
             advantages=on_device(constants.advantages),
@@ -181,3 +184,14 @@ class FsdpTrainer:
         weights = {f"weight.{name}": tensor for name, tensor in named_tensors(self._policy).items()}
         critic = {} if self._critic is None else self._critic.state()
         return weights | self._optimizer.moments() | critic
+
+
+def _check_top_logprobs(items: Sequence[TrainItem], wanted: int) -> None:
+    for item in items:
+        ids = item.segment.top_ids
+        found = 0 if ids is None else ids.shape[1]
+        if found != wanted:
+            raise RunError(
+                f"rollout {item.rollout_index} of the step has the log-probs of the {found} likeliest tokens beside "
+                f"each sampled one, wanted {wanted}: its engine or gateway did not record what it was asked for"
+            )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from molt_core.api.facts import CORRECTED, SAMPLED_LOGPROBS, Facts
+from molt_core.api.facts import CENTERING_TERM, CORRECTED, SAMPLED_LOGPROBS, TOP_LOGPROBS, Facts
 from molt_core.api.findings import Finding, error
 from molt_core.api.options import option, options
 from molt_core.api.spec import CorrectionSpec
@@ -20,13 +20,7 @@ USUAL_DISTANCE: Final = {"binary_kl": 5e-3, "tv": 0.1}
 
 
 @options
-class ImportanceOptions:
-    level: Literal["token", "seq", "geo"] = option(
-        "token", help="what is judged: a token, a rollout's product of ratios, or their geometric mean"
-    )
-    gate: Literal["ratio", "binary_kl", "tv"] = option(
-        "ratio", help="by what it is judged: the ratio, or a divergence of the sampled token's probability"
-    )
+class BandOptions:
     mode: Literal["mask", "clip", "trunc"] = option(
         "mask", help="what happens outside the threshold: left out, clipped to it, or cut from above"
     )
@@ -49,6 +43,24 @@ class ImportanceOptions:
         low, high = self.band
         if not low < high:
             raise ValueError(f"threshold must rise, got {low:g} {high:g}")
+
+
+@options
+class ImportanceOptions(BandOptions):
+    level: Literal["token", "seq", "geo"] = option(
+        "token", help="what is judged: a token, a rollout's product of ratios, or their geometric mean"
+    )
+    gate: Literal["ratio", "binary_kl", "tv"] = option(
+        "ratio", help="by what it is judged: the ratio, or a divergence of the sampled token's probability"
+    )
+
+
+@options
+class ScoreCenteringOptions(BandOptions):
+    level: Literal["off", "token"] = option(
+        "off", help="token: also weigh each token by its ratio, within mode and threshold"
+    )
+    top_k: int = option(20, help="likeliest tokens over which the score is centred", ge=1)
 
 
 def combination_has_a_meaning(view: PlanView) -> Iterator[Finding]:
@@ -93,6 +105,20 @@ def refusals(made: ImportanceOptions) -> Iterator[tuple[str, str]]:
         )
 
 
+def centering_options_act(view: PlanView) -> Iterator[Finding]:
+    """Without weights there is nothing that mode and threshold could say; with them, something must be kept."""
+    (part,) = view.parts["corrections"]
+    made: Any = part.options
+    unused = [name for name in ("correction.mode", "correction.threshold") if name in view.origins]
+    if made.level == "off" and unused:
+        because = map(view.source, ["correction.level", *unused])
+        message = "level off weighs no token, so that mode and threshold have nothing to act on"
+        yield error(CODE, message, *because, fix="--correction.level token, or leave them out")
+    if made.level == "token" and made.band[1] <= 0:
+        message = f"ratios are positive; an upper bound of {made.band[1]:g} leaves out everything"
+        yield error(CODE, message, view.source("correction.threshold"), fix="--correction.threshold 0.5 5")
+
+
 IMPORTANCE: Final = CorrectionSpec(
     name="importance",
     summary="importance weights by token or rollout; masked, clipped or truncated outside a threshold",
@@ -101,4 +127,16 @@ IMPORTANCE: Final = CorrectionSpec(
     options=ImportanceOptions,
     facts=lambda _options: Facts(needs={SAMPLED_LOGPROBS}, provides={CORRECTED}),
     rules=(combination_has_a_meaning,),
+)
+
+SCORE_CENTERING: Final = CorrectionSpec(
+    name="score-centering",
+    summary="takes the expected score of the likeliest tokens off the gradient, with or without weights by token",
+    api=1,
+    factory="molt_plugin_losses.score_centering:ScoreCentering",
+    options=ScoreCenteringOptions,
+    facts=lambda made: Facts(
+        needs={SAMPLED_LOGPROBS, TOP_LOGPROBS, CENTERING_TERM}, provides={CORRECTED}, top_logprobs=made.top_k
+    ),
+    rules=(centering_options_act,),
 )

@@ -2,9 +2,9 @@
 
     loss = Σ_t c_t w_t L_t  +  kl_coef · mean_t KL_t  −  entropy_coef · mean_t H_t
 
-L is the surrogate of `ppo`, `gspo` or `cispo`, w the correction's weight and c the aggregation's. KL and entropy
-are means over all sampled tokens of the window, whatever the aggregation. Summed over micro-batches and ranks
-this is the loss of the window.
+L is the surrogate of `ppo`, `gspo` or `cispo`, w the correction's weight and c the aggregation's. Correction
+`score-centering` adds a term of its own to w_t L_t. KL and entropy are means over all sampled tokens of the window,
+whatever the aggregation. Summed over micro-batches and ranks this is the loss of the window.
 
 A subclass gives `surrogate`; everything here is [N] except the loss.
 """
@@ -22,6 +22,7 @@ from molt_core.api.loss import LossOutput, TokenBatch
 from molt_plugin_losses.aggregation import AGGREGATIONS
 from molt_plugin_losses.kl import KlCoefficient, kl_estimate
 from molt_plugin_losses.ratio import log_ratio
+from molt_plugin_losses.score_centering import centering_term
 from molt_plugin_losses.spec import LossOptions
 
 Options = TypeVar("Options", bound=LossOptions)
@@ -49,7 +50,7 @@ class PolicyLoss(ABC, Generic[Options]):
         """Scalar with gradient to `tokens.logprobs`, and to `tokens.entropy` with an entropy bonus; 0 for no tokens."""
         surrogate = self.surrogate(tokens)
         # where, not a product: a token that is left out must not bring in an infinity times 0
-        terms = (surrogate.terms * tokens.weights).where(tokens.weights != 0, 0.0)
+        terms = (surrogate.terms * tokens.weights).where(tokens.weights != 0, 0.0) + centering_term(tokens)
         loss = (self._coefficients(tokens) * terms).sum()
         sums: dict[str, Tensor] = {
             "policy/loss": terms.detach().sum(),

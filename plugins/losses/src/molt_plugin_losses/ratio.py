@@ -29,6 +29,16 @@ def log_ratio(logprobs: Tensor, old_logprobs: Tensor) -> Tensor:
     return difference.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
+def probability(logprobs: Tensor) -> Tensor:
+    """exp of log-probabilities of any shape; 0 where they are NaN or −inf, without gradient."""
+    return torch.nan_to_num(logprobs, nan=LOWEST_LOGPROB, neginf=LOWEST_LOGPROB).exp()
+
+
+def rest(probabilities: Tensor) -> Tensor:
+    """[N] what [N, k] probabilities leave of 1, at least 1e-6: in float32 it is known no better."""
+    return (1 - probabilities.sum(-1)).clamp(min=1e-6)
+
+
 def finite(logprobs: Tensor) -> Tensor:
     """[N] the log-probabilities, with NaN as 0 and −inf as −1e4, both without gradient."""
     return torch.nan_to_num(logprobs, nan=0.0, neginf=LOWEST_LOGPROB).clamp(min=LOWEST_LOGPROB)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from molt_core.api.facts import ENTROPY_GRADIENT, REFERENCE_MODEL, ROLLOUT_RATIO, SAMPLED_LOGPROBS, Facts
+from molt_core.api.facts import (
+    CENTERING_TERM,
+    CORRECTED,
+    ENTROPY_GRADIENT,
+    REFERENCE_MODEL,
+    ROLLOUT_RATIO,
+    SAMPLED_LOGPROBS,
+    TEACHER,
+    TOP_LOGPROBS,
+    Facts,
+)
 from molt_core.api.findings import Finding, Source, error
 from molt_core.api.options import option, options
 from molt_core.api.spec import LossSpec
@@ -15,12 +25,18 @@ if TYPE_CHECKING:
 
 
 @options
-class LossOptions:
-    """What every policy loss has."""
+class AggregationOptions:
+    """What every loss has."""
 
     aggregation: Literal[
         "token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "prompt-mean-token-mean"
     ] = option("token-mean", help="how tokens are weighted: by token, by rollout or by prompt")
+
+
+@options
+class LossOptions(AggregationOptions):
+    """What every policy loss has."""
+
     entropy_coef: float = option(0.0, help="weight of the entropy bonus")
     kl_coef: float = option(0.0, help="weight of a KL penalty in the loss; 0: none", ge=0)
     kl_form: Literal["k1", "k2", "k3"] = option("k3", help="estimate of the KL divergence")
@@ -58,9 +74,14 @@ class CispoOptions(LossOptions):
     cap: float = option(2.0, help="most that a ratio may weigh; absolute", ge=1)
 
 
+@options
+class TopkReverseKlOptions(AggregationOptions):
+    top_k: int = option(20, help="likeliest tokens at which policy and teacher are compared", ge=1)
+
+
 def loss_facts(options: LossOptions, *, rollout_ratio: bool = False) -> Facts:
     needs = {SAMPLED_LOGPROBS}
-    provides = set()
+    provides = {CENTERING_TERM}
     if options.kl_coef > 0 and options.kl_reference == "model":
         provides.add(REFERENCE_MODEL)
     if options.entropy_coef != 0:
@@ -140,4 +161,18 @@ CISPO: Final = LossSpec(
     options=CispoOptions,
     facts=loss_facts,
     rules=RULES,
+)
+
+TOPK_REVERSE_KL: Final = LossSpec(
+    name="topk_reverse_kl",
+    summary="on-policy distillation: reverse KL to a teacher over the policy's likeliest tokens; rewards play no part",
+    api=1,
+    factory="molt_plugin_losses.topk_reverse_kl:TopkReverseKl",
+    options=TopkReverseKlOptions,
+    facts=lambda made: Facts(
+        needs={SAMPLED_LOGPROBS, TOP_LOGPROBS, TEACHER},
+        provides={REFERENCE_MODEL},
+        refuses={CORRECTED},
+        top_logprobs=made.top_k,
+    ),
 )
