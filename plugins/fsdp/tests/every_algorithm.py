@@ -64,12 +64,12 @@ CHOICES: Final = {
     "ppo, steered kl to the sampler": Choice(
         loss=(losses.PPO, {"kl_coef": 0.2, "kl_reference": "sampler", "kl_target": 1e-3, "kl_horizon": 50.0})
     ),
-    "gspo": Choice(loss=(losses.GSPO, {**WIDE, "aggregation": "seq-mean-token-mean"})),
+    "gspo": Choice(loss=(losses.GSPO, {"clip_low": 0.05, "clip_high": 0.05, "aggregation": "seq-mean-token-mean"})),
     "cispo": Choice(loss=(losses.CISPO, {"cap": 1.2, "aggregation": "seq-mean-token-sum"})),
     "mask by token": Choice(correction=importance(threshold=BAND)),
     "mask by rollout": Choice(correction=importance(level="seq", threshold=BAND)),
     "mask by geometric mean": Choice(correction=importance(level="geo", threshold=(0.9, 1.1))),
-    "mask by divergence": Choice(correction=importance(level="seq", gate="binary_kl", threshold=(0.02,))),
+    "mask by divergence": Choice(correction=importance(level="seq", gate="binary_kl", threshold=(3e-4,))),
     "truncated": Choice(loss=(losses.CISPO, {}), correction=importance(mode="trunc", threshold=(1.1,))),
     "returns": Choice(estimator=(estimators.REINFORCE_PP, {"gamma": 0.9, "turn_rewards": True})),
     "returns with a steered penalty": Choice(
