@@ -32,9 +32,12 @@ UNKNOWN_COLUMNS: Final = 100
 RECENT_STEPS: Final = 10
 """Steps whose mean duration predicts the rest."""
 BANNER_SLOTS: Final = {
-    "envs": "environment", "agents": "agent", "estimators": "estimator", "losses": "loss", "engines": "engine",
-    "trainers": "trainer", "executors": "executor", "hooks": "hook",
+    "envs": "environment", "agents": "agent", "estimators": "estimator", "losses": "loss", "corrections": "correction",
+    "filters": "filter", "shapers": "shaper", "engines": "engine", "trainers": "trainer", "executors": "executor",
+    "hooks": "hook",
 }  # fmt: skip
+NEARLY_ALL: Final = 0.9
+"""Share of tokens that a correction may leave out before it is said aloud."""
 CLEAR_LINE: Final = "\r\x1b[K"
 DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 
@@ -126,6 +129,14 @@ class Console:
             columns=self.width, plain=self._ascii,
         )  # fmt: skip
         self._print(line)
+        left_out = event.metrics.get("correction/left_out_rate", 0.0)
+        if left_out >= NEARLY_ALL:
+            apart = number(event.metrics.get("mismatch/abs_diff"), 3)
+            self.note(
+                f"step {event.step}: the correction left out {left_out:.0%} of the tokens, so nearly nothing was "
+                f"learned. Trainer and sampler are {apart} nats apart at a token: a lower --max-staleness or --lr, "
+                "--dtype float32, or a wider --correction.threshold"
+            )
 
     def _show_coming(self) -> None:
         self._num_rollouts += 1

@@ -131,6 +131,18 @@ def test_a_run_that_failed_before_its_first_step_says_why_and_claims_nothing() -
     assert not any("->" in line or "checkpoint" in line or "prompt" in line for line in lines)
 
 
+@pytest.mark.parametrize(("share", "said"), [(0.0, False), (0.89, False), (0.9, True), (1.0, True)])
+def test_a_correction_that_leaves_out_nearly_everything_is_said_aloud(share: float, said: bool) -> None:
+    metrics = {"reward/mean": 0.5, "correction/left_out_rate": share, "mismatch/abs_diff": 0.75}
+    text = printed(StepFinished(step=2, metrics=metrics), columns=60)
+    lines = [line for line in text.splitlines() if line.startswith("step 2: the correction left out")]
+    assert bool(lines) == said
+    if said:
+        assert f"{share:.0%} of the tokens" in lines[0]
+        assert "0.750 nats apart" in lines[0]
+        assert "--correction.threshold" in lines[0]
+
+
 def test_paper_has_no_control_characters_and_a_terminal_has_a_live_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
