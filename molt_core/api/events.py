@@ -16,6 +16,8 @@ class RunStarted:
     run_folder: Path
     plan: Mapping[str, Any]
     """The frozen plan, as in plan.json."""
+    step: int = 0
+    """Steps that were done before, of a run that is resumed."""
 
 
 @frozen(kw_only=True)

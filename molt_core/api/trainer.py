@@ -36,6 +36,8 @@ class TrainerContext:
     rendezvous: str
     """`tcp://host:port`, of rank 0; empty for a single rank."""
     num_threads: int
+    deterministic: bool = False
+    """The same steps must give the same bits; no operation whose result depends on the order of threads."""
     facts: frozenset[str] = field(default=frozenset(), converter=frozenset)
     """Facts of the plan: those of `molt_core.api.facts` that ask something of a trainer say so."""
     top_logprobs: int = 0

@@ -28,6 +28,7 @@ class Command(NamedTuple):
 
 COMMANDS: Final = {
     "run": Command("run", "[FILE.toml ...] [--flags]", "train a model"),
+    "resume": Command("resume", "RUN [--flags]", "go on where a run was ended or killed"),
     "eval": Command("eval", "[FILE.toml ...] [--flags]", "grade a model or checkpoint; needs no trainer"),
     "check": Command("check", "[FILE.toml ...] [--flags]", "say what is wrong with a run; starts nothing"),
     "plugins list": Command("plugins_list", "[--slot SLOT] [--json]", "what is installed, by slot"),
@@ -40,6 +41,7 @@ EPILOG: Final = """\
 a first run:       molt run examples/quickstart.toml
 its options:       molt run --help
 before a long run: molt check my.toml --steps 500
+after a kill:      molt resume runs/NAME
 after it:          molt eval my.toml --model runs/NAME --eval-samples 4 --eval-temperature 1
 
 exit codes: 0 done, 2 configuration, 3 environment, 4 the run failed, 130 interrupted"""

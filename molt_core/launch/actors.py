@@ -51,7 +51,8 @@ def engine_requests(plan: Plan, model: PreparedModel) -> list[ActorRequest]:
                     "model_folder": str(model.folder),
                     "dtype": run.dtype,
                     "max_length": model.max_length,
-                    "max_concurrency": -(-concurrency // run.engines),
+                    # alone in its batch, a reply does not depend on who came when
+                    "max_concurrency": 1 if run.deterministic else -(-concurrency // run.engines),
                     "seed": run.seed + index,
                     "index": index,
                     "num_threads": threads,
@@ -81,6 +82,7 @@ def trainer_requests(plan: Plan, model: PreparedModel) -> list[ActorRequest]:
                     "lr": run.lr,
                     "temperature": run.temperature,
                     "max_length": model.max_length,
+                    "deterministic": run.deterministic,
                     "seed": run.seed,
                     "rank": rank,
                     "world_size": run.trainer_ranks,

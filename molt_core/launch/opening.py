@@ -22,19 +22,24 @@ class Opened:
     model: PreparedModel
 
 
-def open_run(configuration: Configuration, plan: Plan, findings: Sequence[Finding], suffix: str) -> Opened:
+def open_run(
+    configuration: Configuration, plan: Plan, findings: Sequence[Finding], suffix: str, again: RunFolder | None = None,
+) -> Opened:  # fmt: skip
     """Make the run folder, show the findings, prepare the model.
 
     Args:
         suffix: ends a run name that was not given, after the model's.
+        again: folder of an earlier run, which is used as it is.
 
     Raises:
         ConfigError: the run folder exists.
         PreflightError: the folder or the model can't be had.
     """
     options = configuration.run
-    folder = RunFolder.create(options.output_dir, options.run_name or default_run_name(options.model, suffix))
-    folder.write(plan_json=plan.to_json(), config_toml=to_toml(configuration))
+    name = options.run_name or default_run_name(options.model, suffix)
+    folder = again or RunFolder.create(options.output_dir, name)
+    if again is None:
+        folder.write(plan_json=plan.to_json(), config_toml=to_toml(configuration))
     console = Console(plan.to_dict(), folder.path)
     for finding in findings:
         console.note(f"{finding.level}: {finding.message}")

@@ -1,4 +1,4 @@
-"""One training run from a checked plan: folder, observers, model, loop, report.
+"""One training run from a checked plan, or the rest of one: folder, observers, model, loop, report.
 
 Returns the exit code. Everything written stays in the run folder, apart from the model cache.
 """
@@ -13,15 +13,21 @@ from molt_core.api.findings import Finding
 from molt_core.config.parse import Configuration
 from molt_core.launch import wire
 from molt_core.launch.opening import open_run
+from molt_core.launch.resuming import Rest
 from molt_core.plan.plan import Plan
 from molt_core.plugins.hooks import Hooks
 from molt_core.report.metrics_file import MetricsFile
 
 
-def train(configuration: Configuration, plan: Plan, findings: Sequence[Finding]) -> int:
-    """Run to the end. Raises what `molt_core.cli.run` documents."""
-    opened = open_run(configuration, plan, findings, plan.one("estimators").name)
+def train(
+    configuration: Configuration, plan: Plan, findings: Sequence[Finding], rest: Rest | None = None
+) -> int:
+    """Run to the end. Raises what `molt_core.cli.run` and `molt_core.cli.resume` document."""
+    again = None if rest is None else rest.folder
+    opened = open_run(configuration, plan, findings, plan.one("estimators").name, again)
     folder, console = opened.folder, opened.console
+    for note in () if rest is None else rest.notes:
+        console.note(note)
     hooks = Hooks(
         (f"{part.name} ({part.dist} {part.version})", part.build(folder.path))
         for part in plan.parts.get("hooks", ())
@@ -34,7 +40,7 @@ def train(configuration: Configuration, plan: Plan, findings: Sequence[Finding])
         hooks.notify(event)
 
     try:
-        asyncio.run(wire.run(plan, opened.model, folder, notify))
+        asyncio.run(wire.run(plan, opened.model, folder, notify, rest))
     finally:
         for line in hooks.close():
             console.note(line)

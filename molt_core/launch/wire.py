@@ -7,6 +7,7 @@ ready. However it ends, every process that was started is stopped and awaited.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Literal
@@ -23,7 +24,8 @@ from molt_core.errors import Interrupted
 from molt_core.launch.actors import engine_requests, trainer_requests, worker_requests
 from molt_core.launch.prepared_model import PreparedModel
 from molt_core.launch.remote import RemotePolicy, RemoteSampler, all_of, within
-from molt_core.loop.controller import Controller, LoopParts
+from molt_core.launch.resuming import Rest
+from molt_core.loop.controller import Controller, LoopParts, Resumed
 from molt_core.loop.evaluate import eval_tasks
 from molt_core.loop.stop import Stopped, StopSignal
 from molt_core.plan.plan import Plan
@@ -46,9 +48,14 @@ async def run(
     model: PreparedModel,
     folder: RunFolder,
     notify: Callable[[Event], None],
+    rest: Rest | None = None,
 ) -> str:
-    """Run the whole loop. Returns its outcome; raises what the loop raises."""
+    """Run the whole loop, or the rest of it. Returns its outcome; raises what the loop raises."""
     options = plan.run_options()
+    # before anything is started: data may be unreadable, or not those of the checkpoint
+    train_tasks, held_out = task_sources(plan)
+    state = None if rest is None else rest.state
+    in_flight = () if state is None else train_tasks.restore(state.tasks, state.tasks_in_flight)
     stop = StopSignal()
     policy: RemotePolicy | None = None
     ledger = Ledger(folder.ledger)
@@ -61,8 +68,13 @@ async def run(
                 folder.checkpoints,
                 several_nodes=executor.num_nodes > 1,
             )
-            notify(RunStarted(run_folder=folder.path, plan=plan.to_dict()))
-            train_tasks, held_out = task_sources(plan)
+            resumed = None
+            if rest is not None and state is not None:
+                payloads = await policy.load(rest.checkpoint, state.payloads)
+                now_s = asyncio.get_running_loop().time()
+                resumed = Resumed(state=state.resumed(payloads, now_s), tasks=in_flight)
+            step = 0 if state is None else state.step
+            notify(RunStarted(run_folder=folder.path, plan=plan.to_dict(), step=step))
             parts = LoopParts(
                 sampler=RemoteSampler(actors.workers, options.engines),
                 policy=policy,
@@ -76,6 +88,7 @@ async def run(
                 ledger=ledger,
                 notify=notify,
                 stop=stop,
+                resumed=resumed,
                 group_filter=plan.optional("filters"),
                 shaper=plan.optional(
                     "shapers", Limits(max_tokens=options.max_tokens, max_length=model.max_length)

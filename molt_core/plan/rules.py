@@ -153,6 +153,14 @@ def _warning(code: str, message: str, *because: Source, fix: str = "") -> Findin
     return Finding("warning", code, message, because, fix)
 
 
+def determinism_is_possible(view: PlanView) -> Iterator[Finding]:
+    """Which version samples a token beside training is a matter of seconds."""
+    if view.run.deterministic and view.run.max_staleness > 0:
+        message = "runs can't be equal bit by bit while sampling and training overlap"
+        because = (view.source("deterministic"), view.source("max_staleness"))
+        yield error("M316", message, *because, fix="--max-staleness 0")
+
+
 CORE_RULES: Final[tuple[Rule, ...]] = (
     groups_are_compared,
     training_samples,
@@ -162,5 +170,6 @@ CORE_RULES: Final[tuple[Rule, ...]] = (
     ranks_have_work,
     agents_are_graded,
     reference_is_usable,
+    determinism_is_possible,
 )
 EVAL_RULES: Final[tuple[Rule, ...]] = (lengths_fit, output_is_writable, evaluation_samples, agents_are_graded)

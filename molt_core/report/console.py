@@ -65,11 +65,13 @@ class Console:
         self._step_seconds: list[float] = []
         self._evals: list[EvalFinished] = []
         self._num_rollouts = 0
+        self._first_step = 0
 
     def on_event(self, event: Event) -> None:
         """Show an event."""
         match event:
             case RunStarted():
+                self._first_step = event.step
                 for label, value in self._banner():
                     self._print(f"{label:<11}  {value}", DIM)
             case RolloutFinished():
@@ -142,14 +144,16 @@ class Console:
         self._num_rollouts += 1
         run = self._plan["run"]
         total = run["prompts_per_step"] * run["group_size"]
-        self.progress(f"step {len(self._rewards) + 1}: {min(self._num_rollouts, total)}/{total} rollouts")
+        self.progress(
+            f"step {self._first_step + len(self._rewards) + 1}: {min(self._num_rollouts, total)}/{total} rollouts"
+        )
 
     def _close(self, event: RunFinished) -> None:
         before, after = (self._evals[0], self._evals[-1]) if len(self._evals) > 1 else (None, None)
         closing = Closing(
             outcome=event.outcome,
             error=event.error,
-            num_steps=event.step,
+            num_steps=event.step - self._first_step,
             seconds=sum(self._step_seconds),
             rewards=tuple(self._rewards),
             eval_before=before.metrics if before else {},
@@ -164,8 +168,11 @@ class Console:
 
     def _next_steps(self, event: RunFinished) -> Iterator[tuple[str, str]]:
         folder = self._run_folder
+        if event.outcome in ("interrupted", "failed"):
+            yield "go on", f"molt resume {folder}"
         if event.checkpoint:
-            yield "train it further", f"molt run {folder / 'config.toml'} --model {folder / 'latest'}"
+            if event.outcome in ("done", "stopped_early"):
+                yield "train it further", f"molt resume {folder} --steps {2 * self._plan['run']['steps']}"
             yield "evaluate it", f"molt eval {folder / 'config.toml'} --model {folder / 'latest'}"
             yield "load it", f"AutoModelForCausalLM.from_pretrained({str(folder / 'latest')!r})"
         yield "again, other seed", f"molt run {folder / 'config.toml'} --seed {self._plan['run']['seed'] + 1}"

@@ -2,6 +2,7 @@
 
 A value that is not finite, which JSON can't hold, becomes null, and the record's `nonfinite`
 says what it was. The reader forgives one thing only: a last line that was cut off.
+Raises RunError where a record can't be written, as on a full disk.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+
+from molt_core.errors import RunError
 
 NONFINITE: Final = "nonfinite"
 
@@ -36,13 +39,17 @@ class JsonLines:
     """Appends to a file; a cut-off last line, left by a kill, is removed first."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab+")
+        self._path = path
+        # unbuffered: what could not be written is not tried again when the file is closed
+        self._file = path.open("ab+", buffering=0)
         _drop_torn_line(self._file.fileno())
 
     def write(self, record: Mapping[str, Any]) -> None:
         # one write call a line, so that a kill can cut off the last line and nothing else
-        self._file.write(to_line(record).encode())
-        self._file.flush()
+        try:
+            self._file.write(to_line(record).encode())
+        except OSError as failure:
+            raise RunError(f"{self._path} can't be written: {failure}", reason="disk") from failure
 
     def close(self) -> None:
         """May be called twice."""
@@ -54,6 +61,17 @@ def _drop_torn_line(descriptor: int) -> None:
     data = os.pread(descriptor, size, 0)
     if not data.endswith(b"\n"):
         os.ftruncate(descriptor, data.rfind(b"\n") + 1)
+
+
+def cut(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
+    """Take out the records that `keep` does not want, and a cut-off last line. The file is replaced whole."""
+    if not path.exists():
+        return
+    lines = path.read_bytes().split(b"\n")[:-1]
+    kept = [line for line, record in zip(lines, read_json_lines(path), strict=True) if keep(record)]
+    shorter = path.with_name(f".{path.name}.unfinished")
+    shorter.write_bytes(b"".join(line + b"\n" for line in kept))
+    shorter.replace(path)
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:

@@ -2,7 +2,8 @@
 
     <output-dir>/<run-name>/{plan.json, config.toml, metrics.jsonl, ledger.jsonl, rollouts/, checkpoints/, latest}
 
-`create` makes it and never touches one that exists. Checkpoints are written by `molt_core.launch`.
+`create` makes it and never touches one that exists; `open` is for going on in one. Both lock it for this
+process. Checkpoints are written by `molt_core.launch`.
 """
 
 from __future__ import annotations
@@ -11,16 +12,35 @@ import os
 import re
 from datetime import datetime
 from pathlib import Path
+from typing import IO
 
-from attrs import frozen
+from attrs import field, frozen
 
 from molt_core.api.findings import error
 from molt_core.errors import ConfigError, PreflightError
+from molt_core.report.run_lock import lock
 
 
 @frozen
 class RunFolder:
     path: Path
+    _lock: IO[str] | None = field(default=None, eq=False, repr=False)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """The folder of an earlier run.
+
+        Raises:
+            ConfigError: it is none.
+            PreflightError: another process works in it, or it can't be written.
+        """
+        folder = cls(path.absolute())
+        if not (folder.plan.is_file() and folder.config.is_file()):
+            what = "has no plan.json and config.toml" if path.is_dir() else "is no folder"
+            message = f"{str(path)!r} is no run: it {what}"
+            fix = "name the folder that `molt run` made, e.g. runs/NAME"
+            raise ConfigError([error("M601", message, fix=fix)])
+        return cls(folder.path, lock(folder.path))
 
     @classmethod
     def create(cls, output_dir: Path, run_name: str) -> RunFolder:
@@ -40,7 +60,7 @@ class RunFolder:
         except OSError as failure:
             message = f"run folder {str(path)!r} can't be made: {failure}; give a writable --output-dir"
             raise PreflightError(message) from failure
-        return cls(path)
+        return cls(path, lock(path))
 
     def write(self, *, plan_json: str, config_toml: str) -> None:
         """Write plan and config, each whole or not at all."""

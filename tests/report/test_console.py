@@ -104,7 +104,7 @@ def test_a_whole_run_on_paper() -> None:
         "  after       reward 1.00  4",
         "  checkpoint  runs/one/checkpoints/step_4",
         "next",
-        "  train it further   molt run runs/one/config.toml --model runs/one/latest",
+        "  train it further   molt resume runs/one --steps 8",
         "  evaluate it        molt eval runs/one/config.toml --model runs/one/latest",
         "  load it            AutoModelForCausalLM.from_pretrained('runs/one/latest')",
         "  again, other seed  molt run runs/one/config.toml --seed 1",

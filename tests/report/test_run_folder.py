@@ -34,7 +34,7 @@ def test_plan_and_config_are_written_whole_and_leave_nothing_else(tmp_path: Path
     folder.write(plan_json="{}\n", config_toml='model = "tiny"\n')
     assert folder.plan.read_text() == "{}\n"
     assert folder.config.read_text() == 'model = "tiny"\n'
-    assert sorted(path.name for path in folder.path.iterdir()) == ["config.toml", "plan.json"]
+    assert sorted(path.name for path in folder.path.iterdir()) == [".lock", "config.toml", "plan.json"]
 
 
 def test_an_existing_run_is_never_overwritten(tmp_path: Path) -> None:

@@ -1,0 +1,74 @@
+"""`molt resume RUN [--flags]`: go on where a run was ended or killed, in its folder, exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from molt_core.api.findings import error
+from molt_core.config.tables import to_toml
+from molt_core.errors import ConfigError
+from molt_core.plan.changes import FREE_OPTIONS, FREE_SLOTS, changes, refused
+from molt_core.plan.check import examine
+from molt_core.plan.plan import Plan, freeze
+from molt_core.plugins.scan import scan
+from molt_core.report.run_folder import RunFolder
+
+ITS_OWN = "M306"
+"""Finding that the run folder exists: here it is meant to."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit code 0 when the run is done, or was done before.
+
+    Raises:
+        ConfigError: RUN is no run, or can't go on with these flags, data or checkpoints.
+        PreflightError: another process works in the folder, or the machine lacks something.
+        RunError, Interrupted: as `molt run`.
+    """
+    if not argv or argv[0].startswith("-"):
+        if set(argv) & {"-h", "--help"}:
+            print(_help(), end="")
+            return 0
+        raise ConfigError([error("M601", "no run is named", fix="molt resume runs/NAME [--flags]")])
+    folder = RunFolder.open(Path(argv[0]))
+    before = Plan.from_json(folder.plan.read_text(encoding="utf-8"))
+    if "trainers" not in before.parts:
+        raise ConfigError(
+            [error("M601", f"{argv[0]!r} is an evaluation, and there is nothing in it to go on with")]
+        )
+    examined = examine([str(folder.config), *argv[1:]], scan())
+    findings = [finding for finding in examined.findings if finding.code != ITS_OWN]
+    if any(finding.level == "error" for finding in findings):
+        raise ConfigError(findings)
+    configuration = examined.configuration
+    plan = freeze(examined.view)
+    changed = changes(before, plan)
+    if wrong := refused(changed, configuration.origins):
+        raise ConfigError(wrong)
+
+    from molt_core.launch.resuming import cut_back, find_rest, is_over
+    from molt_core.launch.train import train
+
+    rest = find_rest(folder, changed)
+    if is_over(rest, before.run_options(), configuration.run):
+        print(f"this run is done: step {rest.step}; --steps {2 * rest.step} would train it further")
+        return 0
+    if "dry_run" in configuration.switches:
+        print("\n".join(rest.notes))
+        return 0
+    cut_back(rest)
+    if changed:
+        folder.write(plan_json=plan.to_json(), config_toml=to_toml(configuration))
+    return train(configuration, plan, findings, rest)
+
+
+def _help() -> str:
+    options = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(FREE_OPTIONS))
+    return (
+        "usage: molt resume RUN [--flag VALUE ...]\n\n"
+        "Goes on in the run folder RUN from its last good checkpoint. Nothing is trained twice, nothing is lost.\n"
+        f"Flags are those of molt run. May change: {options},\n"
+        f"and what is chosen for {', '.join(sorted(FREE_SLOTS))}. Any other change is refused.\n"
+        "--dry-run says where it would go on and changes nothing.\n"
+    )
