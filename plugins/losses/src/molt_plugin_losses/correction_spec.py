@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from molt_core.api.plan_view import PlanView
 
 CODE: Final = "LOSS2"
+USUAL_BAND: Final = "--correction.threshold 0.5 --correction.threshold 5"
 USUAL_DISTANCE: Final = {"binary_kl": 5e-3, "tv": 0.1}
 """Upper bounds to begin with: five nats per thousand tokens, or a tenth of the probability."""
 
@@ -39,10 +40,10 @@ class BandOptions:
 
     def __attrs_post_init__(self) -> None:
         if len(self.threshold) not in (1, 2) or not all(map(math.isfinite, self.threshold)):
-            raise ValueError("threshold must be one or two finite numbers")
+            raise ValueError(f"threshold must be one or two finite numbers, e.g. {USUAL_BAND}")
         low, high = self.band
         if not low < high:
-            raise ValueError(f"threshold must rise, got {low:g} {high:g}")
+            raise ValueError(f"threshold must rise, got {low:g} and then {high:g}; e.g. {USUAL_BAND}")
 
 
 @options
@@ -91,7 +92,7 @@ def refusals(made: ImportanceOptions) -> Iterator[tuple[str, str]]:
     if made.gate == "ratio" and high <= 0:
         yield (
             f"ratios are positive; an upper bound of {high:g} leaves out everything",
-            "--correction.threshold 0.5 --correction.threshold 5",
+            USUAL_BAND,
         )
     if made.gate != "ratio" and low > 0:
         yield (
@@ -116,7 +117,7 @@ def centering_options_act(view: PlanView) -> Iterator[Finding]:
         yield error(CODE, message, *because, fix="--correction.level token, or leave them out")
     if made.level == "token" and made.band[1] <= 0:
         message = f"ratios are positive; an upper bound of {made.band[1]:g} leaves out everything"
-        yield error(CODE, message, view.source("correction.threshold"), fix="--correction.threshold 0.5 5")
+        yield error(CODE, message, view.source("correction.threshold"), fix=USUAL_BAND)
 
 
 IMPORTANCE: Final = CorrectionSpec(

@@ -16,7 +16,9 @@ class DynamicOptions:
 
     def __attrs_post_init__(self) -> None:
         if not self.low < self.high:
-            raise ValueError(f"low must be below high, got {self.low:g} and {self.high:g}")
+            raise ValueError(
+                f"low must be below high, got {self.low:g} and {self.high:g}; e.g. --filter.low 0 --filter.high 1"
+            )
 
 
 @options
@@ -35,9 +37,13 @@ class PenaltyOptions:
 
     def __attrs_post_init__(self) -> None:
         if self.overlong_buffer and self.stop_coef is not None:
-            raise ValueError("overlong-buffer and stop-coef both punish long replies; use one of them")
+            raise ValueError(
+                "both --shaper.overlong-buffer and --shaper.stop-coef punish long replies; leave one of them out"
+            )
         if self.clip and not (len(self.clip) == 2 and self.clip[0] < self.clip[1]):
-            raise ValueError(f"clip must be two rising numbers, got {self.clip}")
+            raise ValueError(
+                f"clip must be two rising numbers, got {self.clip}; e.g. --shaper.clip -10 --shaper.clip 10"
+            )
 
 
 DYNAMIC: Final = FilterSpec(
