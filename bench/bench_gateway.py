@@ -209,7 +209,9 @@ async def through_gateway(
         await session.close()
 
     started = time.perf_counter()
-    await asyncio.gather(*(agent(number) for number in range(NUM_SESSIONS)))
+    # requests to a dead engine wait for the end of their session
+    async with asyncio.timeout(120):
+        await asyncio.gather(*(agent(number) for number in range(NUM_SESSIONS)))
     return time.perf_counter() - started, num_tokens, asked
 
 

@@ -52,6 +52,16 @@ async def test_a_cancelled_request_is_aborted_in_vllm(engine: VllmEngine) -> Non
     assert engine._llm.get_num_unfinished_requests() == 0
 
 
+async def test_seeded_prompts_of_more_tokens_than_a_step_computes_are_answered(engine: VllmEngine) -> None:
+    long = [prompt * (400 // len(prompt)) for prompt in prompts()]
+    replies = await asyncio.gather(
+        *(engine.generate(request(prompt, max_tokens=4, seed=7)) for prompt in long * 8)
+    )
+    first = replies[: len(long)]
+    for number, reply in enumerate(replies):
+        assert reply.token_ids.tolist() == first[number % len(long)].token_ids.tolist()
+
+
 async def test_ctrl_c_does_not_reach_engine_core(engine: VllmEngine) -> None:
     assert engine._llm is not None
     for process in processes.family(engine._llm):

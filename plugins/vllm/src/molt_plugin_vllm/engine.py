@@ -103,6 +103,9 @@ class VllmEngine:
             "max_num_seqs": context.max_concurrency,
             "enforce_eager": eager,
             "enable_prefix_caching": options.prefix_caching,
+            # a prompt that is computed in parts rewinds the generator of a seeded request, and generators on
+            # the CPU can't be rewound: vLLM ends with "CPU Generator does not use offset"
+            "enable_chunked_prefill": False if cpu else None,
             "kv_cache_memory_bytes": None if kv_cache_gib is None else int(kv_cache_gib * GIB),
             # of the distribution that was sampled from, temperature included
             "logprobs_mode": "processed_logprobs",
