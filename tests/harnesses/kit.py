@@ -32,7 +32,7 @@ PRINTED: Final = "molt-42"
 THOUGHT: Final = "<think>\nI should run echo.\n \n</think>\n\n"
 SAID: Final = "  Let me  run it — ok.\n\n"
 ANSWER: Final = "It printed  what I expected."
-TIMEOUT_S: Final = 120.0
+TIMEOUT_S: Final = 250.0
 
 
 def tool_call(name: str, arguments: Mapping[str, Any]) -> str:

@@ -33,12 +33,14 @@ class Recorded:
 
 
 @asynccontextmanager
-async def over_vllm(folder: Path, *, end_token_id: int) -> AsyncIterator[Recorded]:
+async def over_vllm(
+    folder: Path, *, end_token_id: int, max_length: int = MAX_LENGTH, kv_cache_gib: float = 0.1
+) -> AsyncIterator[Recorded]:
     context = EngineContext(
-        model_folder=str(folder), dtype="float32", max_length=MAX_LENGTH, max_concurrency=16, seed=0, index=0,
+        model_folder=str(folder), dtype="float32", max_length=max_length, max_concurrency=16, seed=0, index=0,
         num_threads=1, end_token_ids=(end_token_id,),
     )  # fmt: skip
-    engine = VllmEngine(VllmOptions(kv_cache_gib=0.1, args=("block_size=32",)), context)
+    engine = VllmEngine(VllmOptions(kv_cache_gib=kv_cache_gib, args=("block_size=32",)), context)
     record: list[tuple[GenerateRequest, Generation]] = []
 
     async def generate(request: GenerateRequest) -> Generation:
@@ -48,7 +50,7 @@ async def over_vllm(folder: Path, *, end_token_id: int) -> AsyncIterator[Recorde
 
     await engine.start()
     try:
-        async with running(folder, generate, max_length=MAX_LENGTH, end_token_id=end_token_id) as rig:
+        async with running(folder, generate, max_length=max_length, end_token_id=end_token_id) as rig:
             yield Recorded(rig, record)
     finally:
         await engine.stop()
