@@ -41,11 +41,14 @@ class Purpose:
 TRAIN: Final = Purpose(command="molt run")
 EVAL: Final = Purpose(
     command="molt eval",
-    unused_slots=frozenset({"estimators", "losses", "corrections", "trainers", "hooks"}),
+    unused_slots=frozenset(
+        {"estimators", "losses", "corrections", "filters", "shapers", "trainers", "hooks"}
+    ),
     unused_keys=frozenset(
         {
-            "eval_every", "group_size", "keep_checkpoints", "lr", "max_staleness", "partial", "prompts_per_step",
-            "reference", "save_every", "steps", "stop_at_reward", "temperature", "trainer_ranks",
+            "eval_every", "group_size", "incomplete_groups", "keep_best", "keep_checkpoints", "keep_hours", "lr",
+            "max_staleness", "partial", "prompts_per_step", "record", "reference", "save_every", "steps",
+            "stop_at_reward", "temperature", "trainer_ranks",
         }
     ),
 )  # fmt: skip

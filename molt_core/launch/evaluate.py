@@ -72,6 +72,8 @@ def evaluate_model(configuration: Configuration, plan: Plan, findings: Sequence[
         RunError: an engine or worker is gone, or not one episode could be graded.
     """
     tasks = _tasks(plan)
+    # from here on a number, by which the engines know how many requests to expect
+    plan = attrs.evolve(plan, run={**plan.run, "eval_prompts": len(tasks)})
     opened = open_run(configuration, plan, findings, "eval")
     console, options = opened.console, configuration.run
     started = time.monotonic()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import pytest
 
+from molt_core.api.run_options import RunOptions
+from molt_core.api.spec import SLOTS
 from molt_core.config.help import help_text
 from molt_core.config.parse import Configuration, configure
 from molt_core.config.purpose import EVAL, OWN_TASKS
@@ -86,3 +89,14 @@ def test_help_leaves_out_what_is_for_training(stand_ins: Scan) -> None:
     assert text.startswith("usage: molt eval")
     assert "--eval-samples" in text
     assert not any(flag in text for flag in ("--lr ", "--estimator", "--trainer", "--steps"))
+
+
+def test_every_core_option_is_for_training_or_for_evaluation() -> None:
+    """A new option that only training reads belongs into EVAL.unused_keys."""
+    used = {attribute.name for attribute in attrs.fields(RunOptions)} - EVAL.unused_keys
+    assert used == {
+        "data", "deterministic", "dtype", "engines", "env_timeout_s", "eval_concurrency", "eval_data", "eval_prompts",
+        "eval_samples", "eval_temperature", "max_length", "max_tokens", "model", "output_dir", "ray_address",
+        "rollout_timeout_s", "run_name", "seed", "threads", "workers",
+    }  # fmt: skip
+    assert set(SLOTS) - EVAL.unused_slots == {"agents", "engines", "envs", "executors", "gateways", "models"}

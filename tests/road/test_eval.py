@@ -30,6 +30,15 @@ def slow(reply, answer):
     return 1.0
 """
 
+AGENT = """\
+from molt_core.api.agent import Result
+
+async def solve(task, session):
+    for number in range(task["n"]):
+        await session.chat([{"role": "user", "content": f"{number}?"}])
+    return Result(reward=1.0 / task["n"], info={"asked": task["n"]})
+"""
+
 
 @pytest.fixture
 def rows(tmp_path: Path) -> tuple[str, ...]:
@@ -79,6 +88,44 @@ def test_every_row_is_answered_k_times_and_failures_are_no_zeros(start, rows, tm
         "envs", "engines", "executors", "models",
     }  # fmt: skip
     assert run.left_behind() == []
+
+
+def test_an_agent_is_evaluated(start, tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "1?", "n": 1}\n{"prompt": "2?", "n": 2}\n')
+    (tmp_path / "agent.py").write_text(AGENT)
+    run = start(
+        *EMBEDDED,
+        "--data",
+        str(tmp_path / "rows.jsonl"),
+        "--agent",
+        f"{tmp_path}/agent.py:solve",
+        command="eval",
+    )
+    code, output = run.wait()
+
+    assert code == 0, output
+    one, two = sorted(read_json_lines(run.folder / "episodes.jsonl"), key=lambda each: each["task_id"])
+    assert (one["reward"], one["num_segments"], two["reward"], two["num_segments"]) == (1.0, 1, 0.5, 2)
+    assert one["info"]["asked"] == 1.0
+    assert [segment.count("<|im_start|>user") for segment in two["segments"]] == [1, 1]
+    assert "eval/solve/pass@1" in read_json_lines(run.folder / "metrics.jsonl")[0]
+
+
+def test_an_environment_of_several_turns_is_evaluated(start):
+    run = start(
+        *EMBEDDED, "--env", "gymnasium", "--env.id", "FrozenLake-v1", "--env.max-turns", "2",
+        "--env.instructions", "Act.", "--env.invalid-reward", "-1", "--eval-prompts", "3",
+        "--max-length", "512", command="eval",
+    )  # fmt: skip
+    code, output = run.wait()
+
+    assert code == 0, output
+    episodes = read_json_lines(run.folder / "episodes.jsonl")
+    assert len(episodes) == 3
+    for each in episodes:
+        assert "[S]FFF" in each["segments"][0]
+        assert each["info"]["turns"] in (1.0, 2.0)
+        assert each["reward"] == -each["info"]["invalid_actions"]
 
 
 def test_nothing_graded_is_a_failure(start, rows, tmp_path):
