@@ -14,7 +14,14 @@ from molt_plugin_estimators import spec as estimators
 from molt_plugin_fsdp.trainer import FsdpTrainer
 from molt_plugin_losses import correction_spec as corrections
 from molt_plugin_losses import spec as losses
-from tiny_trainer import AS_GRADIENT, plain_logprobs, plain_model, window_items
+from tiny_trainer import (
+    AS_GRADIENT,
+    plain_distributions,
+    plain_logprobs,
+    plain_model,
+    window_items,
+    with_top,
+)
 from torch import Tensor
 
 from molt_core.api.trainer import TrainerParts
@@ -22,6 +29,8 @@ from molt_core.experience import Segment, TrainItem
 
 WIDE: Final = {"clip_low": 0.4, "clip_high": 0.5}
 BAND: Final = (0.7, 1.5)
+NUM_TOP: Final = 5
+"""Likeliest tokens that every segment has, whether asked for or not."""
 LIKE_A_GRADIENT: Final = {**AS_GRADIENT, "critic_lr": 1.0}
 """As `AS_GRADIENT`, for the critic's weights too."""
 
@@ -78,13 +87,26 @@ CHOICES: Final = {
     ),
     "gae": Choice(estimator=(estimators.GAE, {"gamma": 0.95, "lam": 0.9})),
     "distillation": Choice(estimator=(estimators.ON_POLICY_DISTILL, {}), other_reference=True),
+    "top-k distillation": Choice(
+        loss=(losses.TOPK_REVERSE_KL, {"top_k": 3, "aggregation": "seq-mean-token-mean"}), other_reference=True
+    ),
+    "score centering": Choice(correction=(corrections.SCORE_CENTERING, {"top_k": 3})),
+    "score centering of clipped weights": Choice(
+        loss=(losses.CISPO, {}),
+        correction=(
+            corrections.SCORE_CENTERING,
+            {"top_k": NUM_TOP, "level": "token", "mode": "clip", "threshold": (0.8, 1.2)},
+        ),
+    ),
 }  # fmt: skip
 
 
 def settings(choice: Choice, teacher: Path) -> dict[str, Any]:
     """Keyword arguments of `tiny_trainer.started`."""
     reference = str(teacher) if choice.other_reference else ""
-    return {"parts": choice.parts(), "facts": choice.facts, "reference_folder": reference}
+    return {
+        "parts": choice.parts(), "facts": choice.facts, "reference_folder": reference, "top_logprobs": NUM_TOP,
+    }  # fmt: skip
 
 
 def state(trainer: FsdpTrainer) -> dict[str, Tensor]:
@@ -95,17 +117,20 @@ def state(trainer: FsdpTrainer) -> dict[str, Tensor]:
 def near_policy(folder: Path, seed: int = 0) -> list[TrainItem]:
     """Items that a policy near the model sampled, each with a reward in the middle and the rest at the end."""
     model = plain_model(folder)
-    rng = np.random.default_rng(seed)
+    rng, noise = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     items = []
     for item in window_items(seed):
         with torch.no_grad():
+            whole = plain_distributions(model, item.segment)
             own = plain_logprobs(model, item.segment).numpy()
+        sampler = (whole + 0.3 * torch.randn(whole.shape, generator=noise)).log_softmax(-1)
         logprobs = np.zeros_like(item.segment.logprobs)
         logprobs[item.segment.sampled] = np.minimum(own + rng.normal(0, 0.3, len(own)), -1e-3)
         rewards = np.zeros(len(own), np.float32)
         rewards[len(own) // 2] += 0.5
         rewards[-1] += item.advantage - 0.5
-        items.append(evolve(item, segment=evolve(item.segment, logprobs=logprobs), token_rewards=rewards))
+        segment = with_top(evolve(item.segment, logprobs=logprobs), sampler, NUM_TOP)
+        items.append(evolve(item, segment=segment, token_rewards=rewards))
     return items
 
 
@@ -114,7 +139,7 @@ def in_segments(items: Sequence[TrainItem]) -> list[TrainItem]:
     return [
         evolve(
             item,
-            segment=_one_token(item.segment, int(token)),
+            segment=_one_token(item.segment, int(token), number),
             segment_index=number,
             token_rewards=item.token_rewards[number : number + 1],
         )
@@ -123,7 +148,7 @@ def in_segments(items: Sequence[TrainItem]) -> list[TrainItem]:
     ]
 
 
-def _one_token(segment: Segment, token: int) -> Segment:
+def _one_token(segment: Segment, token: int, number: int) -> Segment:
     sampled = np.zeros(token + 1, bool)
     sampled[token] = True
     return Segment(
@@ -131,4 +156,6 @@ def _one_token(segment: Segment, token: int) -> Segment:
         sampled=sampled,
         logprobs=np.where(sampled, segment.logprobs[: token + 1], 0.0),
         versions=np.where(sampled, segment.versions[: token + 1], -1),
+        top_ids=None if segment.top_ids is None else segment.top_ids[number : number + 1],
+        top_logprobs=None if segment.top_logprobs is None else segment.top_logprobs[number : number + 1],
     )

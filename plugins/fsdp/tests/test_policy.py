@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from attrs import evolve
 from molt_plugin_fsdp.packing import pack
 from molt_plugin_fsdp.policy import Policy
 from molt_plugin_fsdp.row import Row, empty_row
-from tiny_trainer import VOCABULARY, plain_logprobs, plain_model, window_items
+from tiny_trainer import VOCABULARY, plain_distributions, plain_logprobs, plain_model, window_items, with_top
 from torch import Tensor
 
 from molt_core.experience import TrainItem
@@ -83,8 +84,47 @@ def test_entropy_is_that_of_the_distribution_that_was_sampled_from(
     assert not entropy.requires_grad
 
 
-def test_no_logits_are_kept_for_the_backward_pass(qwen3_folder: Path) -> None:
-    (row,) = rows_of(ITEMS, share=True)
+@pytest.mark.parametrize("share", [False, True], ids=["packed", "shared prompts"])
+@pytest.mark.parametrize("logit_rows", [4, 256])
+def test_log_probs_and_gradients_of_likely_tokens_equal_separate_forward_passes(
+    model_folder: Path, share: bool, logit_rows: int
+) -> None:
+    items = [
+        evolve(item, segment=with_top(item.segment, torch.randn(item.segment.num_sampled, VOCABULARY), 7))
+        for item in ITEMS
+    ]
+    model = plain_model(model_folder)
+    wanted = torch.cat(
+        [
+            plain_distributions(model, item.segment, 0.7).gather(
+                1, torch.from_numpy(item.segment.top_ids.astype(np.int64))
+            )
+            for item in items
+        ]
+    )
+    weights = torch.linspace(-1, 1, wanted.numel()).view_as(wanted)
+    (wanted * weights).sum().backward()
+    made = policy(model_folder, 0.7, logit_rows)
+    rows = rows_of(items, share=share, max_tokens=40)
+    top = by_rollout(rows, [made(row)[2] for row in rows])
+    torch.testing.assert_close(top, wanted, rtol=0, atol=1e-5)
+    (top * weights).sum().backward()
+    for (name, param), plain in zip(made.model.named_parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(
+            param.grad, plain.grad, rtol=1e-4, atol=1e-4, msg=lambda text, n=name: f"{n}: {text}"
+        )
+
+
+@pytest.mark.parametrize("num_top", [0, 5])
+def test_no_logits_are_kept_for_the_backward_pass(qwen3_folder: Path, num_top: int) -> None:
+    items = [
+        evolve(
+            item, segment=with_top(item.segment, torch.randn(item.segment.num_sampled, VOCABULARY), num_top)
+        )
+        for item in ITEMS
+    ]
+    (row,) = rows_of(items, share=True)
+    assert row.top_ids.shape == (len(row.targets), num_top)
     kept: list[tuple[int, ...]] = []
 
     def note(tensor: Tensor) -> Tensor:

@@ -52,11 +52,22 @@ def plain_model(folder: Path, dtype: torch.dtype = torch.float32) -> PreTrainedM
 
 
 def plain_logprobs(model: PreTrainedModel, segment: Segment, temperature: float = 1.0) -> Tensor:
-    """[N] log-probs of the sampled tokens, from an unpacked forward pass of the whole segment."""
+    """[N] log-probs of the sampled tokens."""
+    own = torch.from_numpy(segment.token_ids[segment.sampled].astype(np.int64))
+    return plain_distributions(model, segment, temperature).gather(1, own[:, None])[:, 0]
+
+
+def plain_distributions(model: PreTrainedModel, segment: Segment, temperature: float = 1.0) -> Tensor:
+    """[N, V] log-probs in the places of the sampled tokens, from an unpacked forward pass of the whole segment."""
     ids = torch.from_numpy(segment.token_ids.astype(np.int64))
     logits = model(input_ids=ids[None]).logits[0].float() / temperature
-    every = logits[:-1].log_softmax(-1).gather(1, ids[1:, None])[:, 0]
-    return every[torch.from_numpy(segment.sampled[1:])]
+    return logits[:-1].log_softmax(-1)[torch.from_numpy(segment.sampled[1:])]
+
+
+def with_top(segment: Segment, logprobs: Tensor, num_top: int) -> Segment:
+    """With the likeliest tokens of a sampler of which [N, V] log-probs are given."""
+    top = logprobs.topk(num_top, -1)
+    return evolve(segment, top_ids=top.indices.numpy(), top_logprobs=top.values.numpy())
 
 
 def segment(rng: np.random.Generator, prompt: Sequence[int], num_reply: int) -> Segment:
@@ -120,7 +131,7 @@ def trainer(
     context: dict[str, Any] = {
         "model_folder": str(folder), "dtype": "float32", "lr": 1e-3, "temperature": 1.0, "max_length": 256,
         "seed": 0, "rank": rank, "world_size": world_size, "rendezvous": rendezvous, "num_threads": 1,
-        "facts": frozenset(), "reference_folder": "",
+        "facts": frozenset(), "reference_folder": "", "top_logprobs": 0,
     }  # fmt: skip
     context |= {key: changes.pop(key) for key in list(changes) if key in context}
     parts = parts or TrainerParts(loss=PpoLoss(PpoOptions()))

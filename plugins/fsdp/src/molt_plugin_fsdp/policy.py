@@ -46,8 +46,10 @@ class Policy(nn.Module):
                 predicting.split(self._logit_rows), wanted.split(self._logit_rows), strict=True
             )
         ]
-        logprobs, entropies = (torch.cat(part) for part in zip(*parts, strict=True))
-        return logprobs[:, 0], entropies, logprobs[:, 1:]
+        logprobs, entropies = zip(*parts, strict=True)
+        # put together column by column: FSDP warns of outputs that are views of one tensor
+        own, top = (torch.cat([part[:, at] for part in logprobs]) for at in (0, slice(1, None)))
+        return own, torch.cat(entropies), top
 
     def _score(self, states: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
         """[n, D] and the ids of m tokens each, [n, m], to [n, m] and [n]."""
