@@ -62,7 +62,8 @@ class RunOptions:
     keep_checkpoints: int = option(2, help="newest checkpoints that are kept", ge=1)
     keep_hours: float = option(0.0, help="checkpoints younger than this are kept, too", ge=0)
     keep_best: str | None = option(
-        None, help="metric of evaluation, e.g. eval/NAME/pass@1: each evaluated version is saved, the best one kept"
+        None,
+        help="metric of evaluation, e.g. eval/NAME/pass@1: each evaluated version is saved, the best one kept",
     )
     record: bool = option(False, help="keep every trained batch in rollouts/, for molt replay")
     deterministic: bool = option(

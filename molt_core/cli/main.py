@@ -29,6 +29,7 @@ class Command(NamedTuple):
 COMMANDS: Final = {
     "run": Command("run", "[FILE.toml ...] [--flags]", "train a model"),
     "resume": Command("resume", "RUN [--flags]", "go on where a run was ended or killed"),
+    "replay": Command("replay", "RUN [--steps A-B]", "train recorded batches again, and compare"),
     "eval": Command("eval", "[FILE.toml ...] [--flags]", "grade a model or checkpoint; needs no trainer"),
     "check": Command("check", "[FILE.toml ...] [--flags]", "say what is wrong with a run; starts nothing"),
     "plugins list": Command("plugins_list", "[--slot SLOT] [--json]", "what is installed, by slot"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from molt_core.api.findings import error
 from molt_core.config.tables import to_toml
-from molt_core.errors import ConfigError
+from molt_core.errors import ConfigError, PreflightError
 from molt_core.plan.changes import FREE_OPTIONS, FREE_SLOTS, changes, refused
 from molt_core.plan.check import examine
 from molt_core.plan.plan import Plan, freeze
@@ -32,11 +32,7 @@ def main(argv: Sequence[str]) -> int:
             return 0
         raise ConfigError([error("M601", "no run is named", fix="molt resume runs/NAME [--flags]")])
     folder = RunFolder.open(Path(argv[0]))
-    before = Plan.from_json(folder.plan.read_text(encoding="utf-8"))
-    if "trainers" not in before.parts:
-        raise ConfigError(
-            [error("M601", f"{argv[0]!r} is an evaluation, and there is nothing in it to go on with")]
-        )
+    before = plan_of(folder)
     examined = examine([str(folder.config), *argv[1:]], scan())
     findings = [finding for finding in examined.findings if finding.code != ITS_OWN]
     if any(finding.level == "error" for finding in findings):
@@ -57,10 +53,26 @@ def main(argv: Sequence[str]) -> int:
     if "dry_run" in configuration.switches:
         print("\n".join(rest.notes))
         return 0
-    cut_back(rest)
-    if changed:
-        folder.write(plan_json=plan.to_json(), config_toml=to_toml(configuration))
+    try:
+        cut_back(rest)
+        if changed:
+            folder.write(plan_json=plan.to_json(), config_toml=to_toml(configuration))
+    except OSError as failure:
+        raise PreflightError(f"run folder {str(folder.path)!r} can't be written: {failure}") from failure
     return train(configuration, plan, findings, rest)
+
+
+def plan_of(folder: RunFolder) -> Plan:
+    """The plan that a run was started with, or last resumed with.
+
+    Raises:
+        ConfigError: it can't be read, or trains nothing.
+    """
+    plan = Plan.from_json(folder.plan.read_text(encoding="utf-8"))
+    if "trainers" not in plan.parts:
+        message = f"{str(folder.path)!r} is an evaluation: nothing was trained in it"
+        raise ConfigError([error("M601", message)])
+    return plan
 
 
 def _help() -> str:

@@ -80,10 +80,12 @@ def commit(unfinished: Path, step: int, state: Mapping[str, Any], *, keep: Keep)
     return final
 
 
-def find(folder: Path) -> Found:
-    """The newest checkpoint in which every file is as its manifest says. Changes nothing."""
+def find(folder: Path, *, before: int | None = None) -> Found:
+    """The newest checkpoint, of a step `before` where given, in which all is as its manifest says. Changes nothing."""
     damaged: list[str] = []
     for path in sorted(_complete(folder), key=_step, reverse=True):
+        if before is not None and _step(path) >= before:
+            continue
         wrong = _damage(path)
         if not wrong:
             state = json.loads((path / LOOP_STATE).read_text(encoding="utf-8"))

@@ -14,6 +14,7 @@ from molt_core.api.trainer import StepResult
 from molt_core.errors import RunError, first_cause
 from molt_core.experience import RolloutSummary
 from molt_core.launch import checkpoint
+from molt_core.launch.record import Recorder
 from molt_core.launch.trainer_host import PublishedWeights
 from molt_core.loop.ports import Published, RankShare, RolloutRequest
 
@@ -50,35 +51,47 @@ class RemotePolicy:
 
     def __init__(
         self, run: RunOptions, ranks: Sequence[Handle], engines: Sequence[Handle], checkpoints: Path, *,
-        several_nodes: bool,
+        several_nodes: bool, recorder: Recorder | None = None,
     ) -> None:  # fmt: skip
         self._run = run
         self._ranks = ranks
         self._engines = engines
         self._checkpoints = checkpoints
         self._several_nodes = several_nodes
+        self._recorder = recorder
         self._weights_folder: Path | None = None
+        self._version = 0
 
     @property
     def num_ranks(self) -> int:
         return len(self._ranks)
 
     async def step(self, shares: Sequence[RankShare]) -> StepResult:
+        recorder = self._recorder
+        records = [None] * self.num_ranks if recorder is None else recorder.begin(self.num_ranks)
         steps = [
-            within(TRAIN_TIMEOUT_S, rank, "step", share)
-            for rank, share in zip(self._ranks, shares, strict=True)
+            within(TRAIN_TIMEOUT_S, rank, "step", share, record)
+            for rank, share, record in zip(self._ranks, shares, records, strict=True)
         ]
         results: list[StepResult] = await all_of(steps)
+        if recorder is not None:
+            recorder.stepped(results[0], self._version)
         return results[0]
 
     async def publish(self, version: int) -> Published:
         clock = asyncio.get_running_loop().time
         started = clock()
         written: list[PublishedWeights | None] = await all_of(
-            within(PUBLISH_TIMEOUT_S, rank, "publish", version, self._several_nodes) for rank in self._ranks
+            within(
+                PUBLISH_TIMEOUT_S, rank, "publish", version, self._several_nodes, self._recorder is not None
+            )
+            for rank in self._ranks
         )
+        self._version = version
         published = next(each for each in written if each is not None)
         weights, reference = published.weights, published.reference
+        if self._recorder is not None:
+            self._recorder.published(version, published.digest)
         self._weights_folder = weights.path.parent
         gathered = clock()
         drain = not self._run.partial

@@ -19,6 +19,7 @@ from molt_core.api.trainer import StepResult, Trainer, TrainerContext, TrainerPa
 from molt_core.experience import Rollout, TrainBatch, TrainItem
 from molt_core.experience.codec import decode
 from molt_core.experience.segment import FloatArray
+from molt_core.launch.record import read_batch, weights_digest, write_batch
 from molt_core.launch.shared_memory import shared_memory
 from molt_core.loop.ports import RankShare
 from molt_core.plan.plan import Plan
@@ -31,6 +32,8 @@ class PublishedWeights:
     weights: Weights
     reference: Any
     """The file's bytes in the store; None when all engines see the file."""
+    digest: str = ""
+    """SHA-256 of the tensors, where it was asked for."""
 
 
 class TrainerHost:
@@ -59,13 +62,26 @@ class TrainerHost:
         self._trainer = self._plan.one("trainers").build(context, parts)
         self._trainer.start()
 
-    def step(self, share: RankShare) -> StepResult:
+    def step(self, share: RankShare, record: Path | None = None) -> StepResult:
+        """Fetch the share and train on it; first keep it in `record`, where given."""
+        encoded = {item.rollout_index: item.payload for item in share.items}
+        encoded = {index: self._store.get(payload) for index, payload in encoded.items()}
+        if record is not None:
+            write_batch(record, share, encoded)
+        return self._train(share, encoded)
+
+    def replay(self, record: Path) -> StepResult:
+        """Train on what `step` has kept."""
+        share = read_batch(record)
+        return self._train(share, {item.rollout_index: item.payload for item in share.items})
+
+    def _train(self, share: RankShare, encoded: Mapping[int, bytes]) -> StepResult:
         rollouts: dict[int, Rollout] = {}
         last = {item.rollout_index: item.segment for item in share.items}
         items = []
         for item in share.items:
             if item.rollout_index not in rollouts:
-                rollouts[item.rollout_index] = decode(self._store.get(item.payload))
+                rollouts[item.rollout_index] = decode(encoded[item.rollout_index])
             rollout = rollouts[item.rollout_index]
             items.append(
                 TrainItem(
@@ -83,7 +99,7 @@ class TrainerHost:
             )
         return self._live.step(TrainBatch(items=tuple(items), window=share.window))
 
-    def publish(self, version: int, to_store: bool) -> PublishedWeights | None:
+    def publish(self, version: int, to_store: bool, with_digest: bool = False) -> PublishedWeights | None:
         """Write the weights; also into the store, if engines may be on nodes that don't see the file."""
         if self._weights_folder is None:
             self._weights_folder = Path(tempfile.mkdtemp(prefix="molt-weights-", dir=shared_memory()))
@@ -91,7 +107,8 @@ class TrainerHost:
         if weights is None:
             return None
         reference = self._store.put(weights.path.read_bytes()) if to_store else None
-        return PublishedWeights(weights=weights, reference=reference)
+        digest = weights_digest(weights.path) if with_digest else ""
+        return PublishedWeights(weights=weights, reference=reference, digest=digest)
 
     def save(self, folder: Path) -> None:
         self._live.save(folder)

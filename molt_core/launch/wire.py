@@ -23,10 +23,12 @@ from molt_core.data.tasks import EnvironmentTasks, RowTasks, Task, TaskSource
 from molt_core.errors import Interrupted
 from molt_core.launch.actors import engine_requests, trainer_requests, worker_requests
 from molt_core.launch.prepared_model import PreparedModel
+from molt_core.launch.record import Recorder
 from molt_core.launch.remote import RemotePolicy, RemoteSampler, all_of, within
 from molt_core.launch.resuming import Rest
-from molt_core.loop.controller import Controller, LoopParts, Resumed
+from molt_core.loop.controller import Controller
 from molt_core.loop.evaluate import eval_tasks
+from molt_core.loop.parts import LoopParts, Resumed
 from molt_core.loop.stop import Stopped, StopSignal
 from molt_core.plan.plan import Plan
 from molt_core.report.ledger import Ledger
@@ -55,6 +57,7 @@ async def run(
     # before anything is started: data may be unreadable, or not those of the checkpoint
     train_tasks, held_out = task_sources(plan)
     state = None if rest is None else rest.state
+    step = 0 if state is None else state.step
     in_flight = () if state is None else train_tasks.restore(state.tasks, state.tasks_in_flight)
     stop = StopSignal()
     policy: RemotePolicy | None = None
@@ -67,13 +70,13 @@ async def run(
                 actors.engines,
                 folder.checkpoints,
                 several_nodes=executor.num_nodes > 1,
+                recorder=Recorder(folder.rollouts, step) if options.record else None,
             )
             resumed = None
             if rest is not None and state is not None:
                 payloads = await policy.load(rest.checkpoint, state.payloads)
                 now_s = asyncio.get_running_loop().time()
                 resumed = Resumed(state=state.resumed(payloads, now_s), tasks=in_flight)
-            step = 0 if state is None else state.step
             notify(RunStarted(run_folder=folder.path, plan=plan.to_dict(), step=step))
             parts = LoopParts(
                 sampler=RemoteSampler(actors.workers, options.engines),
@@ -132,22 +135,26 @@ async def _start_actors(executor: Executor, plan: Plan, model: PreparedModel) ->
         await all_of(within(START_TIMEOUT_S, engine, "start") for engine in engines)
         return engines
 
-    async def start_ranks() -> list[Handle]:
-        if "trainers" not in plan.parts:
-            return []
-        ranks = await spawn(trainer_requests(plan, model))
-        rendezvous = await within(START_TIMEOUT_S, ranks[0], "find_rendezvous")
-        await all_of(within(START_TIMEOUT_S, rank, "start", rendezvous) for rank in ranks)
-        return ranks
-
     async def prepare_workers() -> list[Handle]:
         workers = await spawn(worker_requests(plan, model))
         await all_of(within(START_TIMEOUT_S, worker, "prepare") for worker in workers)
         return workers
 
-    engines, ranks, workers = await all_of([start_engines(), start_ranks(), prepare_workers()])
+    engines, ranks, workers = await all_of(
+        [start_engines(), start_ranks(executor, plan, model), prepare_workers()]
+    )
     await all_of(within(START_TIMEOUT_S, worker, "start", engines) for worker in workers)
     return Actors(engines=engines, ranks=ranks, workers=workers)
+
+
+async def start_ranks(executor: Executor, plan: Plan, model: PreparedModel) -> list[Handle]:
+    """The trainer's ranks, with the model loaded."""
+    if "trainers" not in plan.parts:
+        return []
+    ranks = await all_of(executor.spawn(request) for request in trainer_requests(plan, model))
+    rendezvous = await within(START_TIMEOUT_S, ranks[0], "find_rendezvous")
+    await all_of(within(START_TIMEOUT_S, rank, "start", rendezvous) for rank in ranks)
+    return ranks
 
 
 def eval_name(plan: Plan) -> str:

@@ -11,71 +11,35 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from attrs import frozen
-
-from molt_core.api.estimator import Estimator
 from molt_core.api.events import (
     CheckpointSaved,
     EvalFinished,
-    Event,
     RunFinished,
     StepFinished,
     WeightsPublished,
 )
 from molt_core.api.run_options import RunOptions
-from molt_core.api.shaping import Filter, Shaper
 from molt_core.api.trainer import Stateful
-from molt_core.data.tasks import Task, TaskSource
 from molt_core.errors import Interrupted, RunError, first_cause
 from molt_core.experience import Group
 from molt_core.loop.buffer import Buffer
 from molt_core.loop.evaluator import Evaluator
 from molt_core.loop.learner import Learned, learn
-from molt_core.loop.ports import Policy, Published, Sampler
+from molt_core.loop.parts import LoopParts, Resumed
+from molt_core.loop.ports import Published
 from molt_core.loop.producer import Producer
 from molt_core.loop.state import LoopState
-from molt_core.loop.stop import Stopped, StopSignal
+from molt_core.loop.stop import Stopped
 from molt_core.loop.timings import timings
-from molt_core.report.ledger import Ledger
 from molt_core.report.metrics import step_metrics
 
 MAX_SKIPPED_IN_A_ROW = 3
 """Non-finite steps after which the run ends: the weights are sound, but nothing is learned any more."""
 REWARD_PATIENCE = 3
 """Steps over which the mean reward has to stay at `stop_at_reward`."""
-
-
-@frozen(kw_only=True)
-class Resumed:
-    """Where an earlier process was; the trainer and the task source have been brought there."""
-
-    state: LoopState
-    tasks: tuple[Task, ...]
-    """Of the groups in flight, in the state's order."""
-
-
-@frozen(kw_only=True)
-class LoopParts:
-    """What `launch` builds and hands to the loop."""
-
-    sampler: Sampler
-    policy: Policy
-    estimator: Estimator
-    needs_groups: bool
-    tasks: TaskSource
-    eval_tasks: tuple[Task, ...]
-    eval_name: str
-    max_tokens: int
-    top_logprobs: int = 0
-    group_filter: Filter | None = None
-    shaper: Shaper | None = None
-    ledger: Ledger
-    notify: Callable[[Event], None]
-    stop: StopSignal
-    resumed: Resumed | None = None
 
 
 class Controller:

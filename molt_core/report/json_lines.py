@@ -46,8 +46,10 @@ class JsonLines:
 
     def write(self, record: Mapping[str, Any]) -> None:
         # one write call a line, so that a kill can cut off the last line and nothing else
+        data = to_line(record).encode()
         try:
-            self._file.write(to_line(record).encode())
+            while data:
+                data = data[self._file.write(data) :]
         except OSError as failure:
             raise RunError(f"{self._path} can't be written: {failure}", reason="disk") from failure
 

@@ -27,8 +27,8 @@ class RunFolder:
     _lock: IO[str] | None = field(default=None, eq=False, repr=False)
 
     @classmethod
-    def open(cls, path: Path) -> RunFolder:
-        """The folder of an earlier run.
+    def open(cls, path: Path, *, locked: bool = True) -> RunFolder:
+        """The folder of an earlier run; not locked, it is only to be read.
 
         Raises:
             ConfigError: it is none.
@@ -40,7 +40,7 @@ class RunFolder:
             message = f"{str(path)!r} is no run: it {what}"
             fix = "name the folder that `molt run` made, e.g. runs/NAME"
             raise ConfigError([error("M601", message, fix=fix)])
-        return cls(folder.path, lock(folder.path))
+        return cls(folder.path, lock(folder.path)) if locked else folder
 
     @classmethod
     def create(cls, output_dir: Path, run_name: str) -> RunFolder:

@@ -14,8 +14,9 @@ from molt_core.api.events import EvalFinished, StepFinished
 from molt_core.api.run_options import RunOptions
 from molt_core.errors import ConfigError, RunError
 from molt_core.experience import Outcome
-from molt_core.loop.controller import Controller, LoopParts, Resumed
+from molt_core.loop.controller import Controller
 from molt_core.loop.evaluate import eval_tasks
+from molt_core.loop.parts import LoopParts, Resumed
 from molt_core.loop.state import LoopState
 from molt_core.loop.stop import StopSignal
 from molt_core.report.ledger import Ledger

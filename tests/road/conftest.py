@@ -22,18 +22,19 @@ MARK = "MOLT_TEST_RUN"
 
 
 class Run:
-    """One `molt run`, or other command; its processes are found by an environment variable, wherever they are."""
+    """One command `molt`: `run`, or `resume` and `replay` of the run in `folder`, or another. Its processes are
+    found by an environment variable, wherever they are."""
 
     def __init__(
         self, folder: Path, *words: str, env: dict[str, str] | None = None, command: str = "run"
     ) -> None:
         self.folder = folder / "run"
         self._mark = uuid.uuid4().hex
+        new = ("--output-dir", str(folder), "--run-name", "run")
+        again = command in ("resume", "replay")
+        words = (str(self.folder), *words) if again else (*words, *new)
         self._process = subprocess.Popen(
-            [
-                str(Path(sys.executable).with_name("molt")), command, *words,
-                "--output-dir", str(folder), "--run-name", "run",
-            ],
+            [str(Path(sys.executable).with_name("molt")), command, *words],
             env={**(env or os.environ), MARK: self._mark}, cwd=ROOT, text=True, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
@@ -64,6 +65,15 @@ class Run:
     def interrupt(self) -> None:
         """Ctrl-C in a terminal: SIGINT to the whole foreground group."""
         os.killpg(self._process.pid, signal.SIGINT)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def kill(self) -> None:
+        """SIGKILL to the whole process group, as when a machine goes down."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
 
     def wait(self) -> tuple[int, str]:
         """Exit code and everything that was printed."""

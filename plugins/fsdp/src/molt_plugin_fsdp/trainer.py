@@ -57,6 +57,8 @@ class FsdpTrainer:
     def start(self) -> None:
         """Load, shard, make the optimizer. Raises RunError for models that can't be trained here."""
         torch.set_num_threads(self._context.num_threads)
+        if self._context.deterministic:
+            torch.use_deterministic_algorithms(True)
         mesh = ranks.join(self._context, self._options.collective_timeout_s)
         model = load_model(self._context.model_folder)
         check_attention(model, max_length=self._context.max_length, share_prompts=self._options.share_prompts)
