@@ -152,6 +152,14 @@ def test_engines_have_room_for_an_evaluation_beside_training():
     assert request.args[1]["max_concurrency"] == 2 * 32 + 10
 
 
+def test_engines_and_ranks_are_told_how_many_likely_tokens_plugins_want():
+    model = PreparedModel(folder=Path("m"), max_length=64, end_token_ids=(2,))
+    for flags, wanted in (((), 0), (("--correction", "score-centering", "--correction.top-k", "7"), 7)):
+        plan = plan_of("--model", "tiny", "--max-tokens", "8", *flags)
+        (engine,), (rank,) = engine_requests(plan, model), trainer_requests(plan, model)
+        assert engine.args[1]["top_logprobs"] == rank.args[1]["top_logprobs"] == wanted
+
+
 def test_end_tokens_are_those_of_config_generation_config_and_tokenizer(tmp_path):
     (tmp_path / "config.json").write_text('{"eos_token_id": 5}')
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [7, 5]}')

@@ -45,7 +45,15 @@ class Grader:
 
 
 def rollout_of(
-    run, *, environment=None, engine=None, gateway=None, row=None, timeout_s=5.0, env_timeout_s=5.0
+    run,
+    *,
+    environment=None,
+    engine=None,
+    gateway=None,
+    row=None,
+    timeout_s=5.0,
+    env_timeout_s=5.0,
+    top_logprobs=0,
 ) -> Rollout:
     class Solver:
         pass
@@ -56,7 +64,7 @@ def rollout_of(
         Solver.run = staticmethod(run)
     request = RolloutRequest(
         rollout_id="0-0", group_id="0", task=Task(task_id="t", row=row or {"question": "hi"}), temperature=1.0,
-        max_tokens=16, seed=1, timeout_s=timeout_s,
+        max_tokens=16, seed=1, timeout_s=timeout_s, top_logprobs=top_logprobs,
     )  # fmt: skip
     rollout = asyncio.run(
         run_agent(
@@ -281,6 +289,21 @@ def test_a_grader_that_hangs_is_timed_out_by_its_own_deadline():
 def test_a_limit_that_ended_it_makes_it_truncated(result):
     engine = says("no end of words" * 9) if result == 1.0 else says("yes")
     assert rollout_of(then(result), engine=engine).outcome is Outcome.TRUNCATED
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_likely_tokens_come_with_every_segment_where_they_are_wanted(number):
+    async def run(task, session):
+        first = await session.chat(ask("one"))
+        await session.chat([*ask("one"), first.message, *ask("two")])
+        await session.chat(ask("summary"))
+        return 1.0
+
+    shapes = [
+        None if segment.top_ids is None else segment.top_ids.shape
+        for segment in rollout_of(run, top_logprobs=number).segments
+    ]
+    assert shapes == ([(8, 3), (4, 3)] if number else [None, None])
 
 
 def test_an_agent_that_rewrites_its_history_yields_segments_with_one_reward():

@@ -39,7 +39,7 @@ class Run:
 
     def __init__(
         self, tmp_path: Path, *, policy=None, num_tasks=None, needs_groups=True, estimator=None,
-        group_filter=None, shaper=None, **options,
+        group_filter=None, shaper=None, top_logprobs=0, **options,
     ):  # fmt: skip
         settings = {
             "model": "m",
@@ -58,7 +58,7 @@ class Run:
         self._num_tasks = num_tasks
         self._needs_groups = needs_groups
         self._estimator = estimator or Centred()
-        self._shaping = {"group_filter": group_filter, "shaper": shaper}
+        self._more = {"group_filter": group_filter, "shaper": shaper, "top_logprobs": top_logprobs}
 
     def start(self) -> str:
         return run_virtual(self._run())
@@ -73,7 +73,7 @@ class Run:
             sampler=self.sampler, policy=self.policy, estimator=self._estimator, needs_groups=self._needs_groups,
             tasks=fake_tasks(self._num_tasks), eval_tasks=eval_tasks(fake_tasks(), self.options.eval_prompts),
             eval_name="fake", max_tokens=8, ledger=self.ledger, notify=self.events.append, stop=stop,
-            **self._shaping,
+            **self._more,
         )  # fmt: skip
         return await Controller(self.options, parts).run()
 
@@ -100,6 +100,15 @@ def test_each_step_trains_its_groups_and_publishes_the_next_version(tmp_path):
         ["6-0", "6-1", "7-0", "7-1"],
     ]
     assert [event.version for event in run.told(WeightsPublished)] == [1, 2, 3, 4]
+
+
+def test_likely_tokens_are_asked_for_in_training_and_not_in_evaluation(tmp_path):
+    run = Run(tmp_path, top_logprobs=5, eval_prompts=2)
+    run.start()
+    asked = {
+        (request.rollout_id.startswith("eval"), request.top_logprobs) for request in run.sampler.requests
+    }
+    assert asked == {(False, 5), (True, 0)}
 
 
 def test_every_sampled_token_of_a_clean_run_is_trained_once(tmp_path):

@@ -41,12 +41,20 @@ class Echo:
 
 
 def rollout_of(
-    score, *, question="hi", engine=None, timeout_s=5.0, env_timeout_s=5.0, max_tokens=8, max_length=64
+    score,
+    *,
+    question="hi",
+    engine=None,
+    timeout_s=5.0,
+    env_timeout_s=5.0,
+    max_tokens=8,
+    max_length=64,
+    top_logprobs=0,
 ) -> Rollout:
     engine = engine or FakeEngine(reply=lambda prompt: [*prompt, 0])
     request = RolloutRequest(
         rollout_id="0-0", group_id="0", task=Task(task_id="t", row={"question": question}), temperature=1.0,
-        max_tokens=max_tokens, seed=1, timeout_s=timeout_s,
+        max_tokens=max_tokens, seed=1, timeout_s=timeout_s, top_logprobs=top_logprobs,
     )  # fmt: skip
     return asyncio.run(
         run_rollout(
@@ -69,6 +77,14 @@ def test_segment_holds_exactly_what_the_engine_was_given_and_returned():
     assert segment.token_ids.tolist() == [104, 105, 104, 105, 0]
     assert segment.sampled.tolist() == [False, False, True, True, True]
     assert segment.versions.tolist() == [-1, -1, 0, 0, 0]
+
+
+def test_likely_tokens_are_in_the_segment_where_they_are_wanted():
+    (segment,) = rollout_of(lambda row, reply: 1.0, top_logprobs=3).segments
+    assert segment.top_ids.shape == segment.top_logprobs.shape == (segment.num_sampled, 3)
+    (segment,) = rollout_of(lambda row, reply: 1.0).segments
+    assert segment.top_ids is None
+    assert segment.top_logprobs is None
 
 
 def test_a_reply_cut_by_its_limit_is_truncated_and_still_graded():

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from molt_core.api.findings import Finding
 from molt_core.plan.check import examine
+from molt_core.plan.plan import Plan, freeze
 from molt_core.plugins.scan import Scan, scan
 
 RUN = ("--model", "tiny", "--env", "arithmetic", "--eval-prompts", "0")
@@ -73,6 +74,37 @@ BAD = {
         "--correction importance --correction.threshold 0", "LOSS2", "--correction.threshold",
         "--correction importance --correction.threshold 0.5 --correction.threshold 5",
     ),
+    "score centering of a rollout's weights": (
+        "--correction score-centering --correction.level seq", "M122", "--correction.level",
+        "--correction score-centering --correction.level token",
+    ),
+    "score centering by a distance": (
+        "--correction score-centering --correction.gate tv", "M121", "--correction.gate",
+        "--correction score-centering --correction.level token",
+    ),
+    "score centering over no tokens": (
+        "--correction score-centering --correction.top-k 0", "M122", "--correction.top-k",
+        "--correction score-centering --correction.top-k 1",
+    ),
+    "a mode for score centering without weights": (
+        "--correction score-centering --correction.mode clip", "LOSS2", "--correction.mode",
+        "--correction score-centering --correction.mode clip --correction.level token",
+    ),
+    "score centering of ratios that nothing reaches": (
+        "--correction score-centering --correction.level token --correction.threshold 0", "LOSS2",
+        "--correction.threshold", "--correction score-centering --correction.level token",
+    ),
+    "score centering of greedy replies": (
+        "--correction score-centering --temperature 0", "M302", "--temperature",
+        "--correction score-centering --temperature 0.5",
+    ),
+    "top-k distillation without a teacher": (
+        "--loss topk_reverse_kl", "M202", "default", "--loss topk_reverse_kl --reference org/teacher",
+    ),
+    "a correction of top-k distillation": (
+        "--loss topk_reverse_kl --reference org/teacher --correction importance", "M201", "molt-plugin-losses",
+        "--loss topk_reverse_kl --reference org/teacher",
+    ),
     "k1 against the sampler": (
         "--loss.kl-coef 0.1 --loss.kl-form k1 --loss.kl-reference sampler", "LOSS1", "--loss.kl-form",
         "--loss.kl-coef 0.1 --loss.kl-form k3 --loss.kl-reference sampler",
@@ -131,3 +163,23 @@ def test_a_correction_without_log_probs_of_sampling_is_refused(correction: str, 
     found = errors(*argv, plugins=plugins)
     assert {finding.code for finding in found} == {"M202"}
     assert any(f"correction '{correction}' needs 'sampled-logprobs'" in finding.message for finding in found)
+
+
+def test_a_loss_without_the_term_of_score_centering_is_refused() -> None:
+    found = errors(
+        "--correction", "score-centering", "--loss", "topk_reverse_kl", "--reference", "org/teacher"
+    )
+    assert any("needs 'centering-term'" in finding.message for finding in found)
+
+
+def test_a_run_records_as_many_likely_tokens_as_its_plugins_want() -> None:
+    def recorded(*argv: str) -> int:
+        view = examine([*RUN, *argv], scan()).view
+        assert freeze(view).top_logprobs == view.top_logprobs
+        return Plan.from_json(freeze(view).to_json()).top_logprobs
+
+    assert recorded() == recorded("--correction", "importance") == 0
+    assert recorded("--correction", "score-centering") == 20
+    assert recorded("--loss", "topk_reverse_kl", "--loss.top-k", "64") == 64
+    both = ("--correction", "score-centering", "--correction.top-k", "5", "--loss", "topk_reverse_kl")
+    assert recorded(*both) == 20, "as many as the one that wants most"

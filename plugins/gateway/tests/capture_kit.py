@@ -87,6 +87,8 @@ class Recorder:
             logprobs=-np.arange(first, first + len(token_ids), dtype=np.float32),
             versions=versions,
             finish_reason="stop" if end else "length",
+            top_ids=np.array(token_ids)[:, None] ^ np.arange(2),
+            top_logprobs=-np.arange(first, first + len(token_ids))[:, None] - np.array([0.0, 0.5]),
         )
         self.generated.append((prepared, generation))
         sample_id = self.forest.commit(prepared, generation, reply)
@@ -111,23 +113,33 @@ class Recorder:
         return captured
 
 
-def sampled_of(segment: Segment) -> list[tuple[int, float, int]]:
+Token = tuple[int, float, int, tuple[int, ...], tuple[float, ...]]
+
+
+def sampled_of(segment: Segment) -> list[Token]:
     columns = (segment.token_ids, segment.logprobs, segment.versions)
-    return list(zip(*(column[segment.sampled].tolist() for column in columns), strict=True))
+    own = (column[segment.sampled] for column in columns)
+    return tokens_of(*own, segment.top_ids, segment.top_logprobs)
+
+
+def tokens_of(token_ids: Any, logprobs: Any, versions: Any, top_ids: Any, top_logprobs: Any) -> list[Token]:
+    tops = (map(tuple, top.tolist()) for top in (top_ids, top_logprobs))
+    return list(zip(token_ids.tolist(), logprobs.tolist(), versions.tolist(), *tops, strict=True))
 
 
 def assert_exact(captured: Capture, generated: Sequence[tuple[Prepared, Generation]]) -> None:
-    """Every sampled token is in one place, with its own log-prob and version, behind the prompt it was sampled from."""
+    """Every sampled token is in one place, with its own numbers, behind the prompt it was sampled from."""
     segments = [*captured.segments, *(each.segment for each in captured.left_out)]
     kept = Counter(token for segment in segments for token in sampled_of(segment))
     sampled = Counter(
         token
         for _, generation in generated
-        for token in zip(
-            generation.token_ids.tolist(),
-            generation.logprobs.tolist(),
-            generation.versions.tolist(),
-            strict=True,
+        for token in tokens_of(
+            generation.token_ids,
+            generation.logprobs,
+            generation.versions,
+            generation.top_ids,
+            generation.top_logprobs,
         )
     )
     assert kept == sampled

@@ -40,12 +40,12 @@ class Rig:
     generate: Generate
 
     def open(
-        self, rollout_id: str = "rollout", *, max_tokens: int = 256, temperature: float = 1.0
-    ) -> GatewaySession:
+        self, rollout_id: str = "rollout", *, max_tokens: int = 256, temperature: float = 1.0, top_logprobs: int = 0,
+    ) -> GatewaySession:  # fmt: skip
         return self.gateway.open(
             SessionRequest(
                 rollout_id=rollout_id, generate=self.generate, max_tokens=max_tokens, temperature=temperature, seed=0,
-                timeout_s=60.0,
+                timeout_s=60.0, top_logprobs=top_logprobs,
             )
         )  # fmt: skip
 

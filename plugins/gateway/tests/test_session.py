@@ -15,6 +15,7 @@ from gateway_kit import Rig, assert_exact, running, save_model, scripted, until
 from sdk_kit import PARAMETERS, anthropic_client, openai_client
 
 from molt_core.errors import RunError
+from molt_core.experience.checks import SEGMENT_CHECKS
 from molt_core.testing.scripted_engine import ScriptedEngine
 
 CALLS = (
@@ -269,6 +270,21 @@ async def test_chat_is_recorded_like_a_request(stage: Stage) -> None:
     assert set(capture.ends) == {0, 1, 2}
     with pytest.raises(ValueError, match="session is closed"):
         await session.chat(HELLO)
+
+
+async def test_likely_tokens_are_recorded_where_the_run_wants_them(stage: Stage) -> None:
+    session = stage.rig.open(top_logprobs=3)
+    first = await session.chat(HELLO)
+    await session.chat([*HELLO, first.message, {"role": "user", "content": "And?"}])
+    await session.judge("How good?")
+    (segment,) = (await session.close()).segments
+    assert [request.top_logprobs for request, _ in stage.engine.record] == [3, 3, 0]
+    replies = [reply for _, reply in stage.engine.record[:2]]
+    assert segment.top_ids is not None
+    assert segment.top_logprobs is not None
+    assert segment.top_ids.tolist() == [row for reply in replies for row in reply.top_ids.tolist()]
+    assert segment.top_logprobs.tolist() == [row for reply in replies for row in reply.top_logprobs.tolist()]
+    assert all(check(segment) for check in SEGMENT_CHECKS)
 
 
 async def test_chat_that_does_not_fit_is_an_empty_reply_and_truncates(stage: Stage) -> None:
