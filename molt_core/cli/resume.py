@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from molt_core.api.findings import error
-from molt_core.config.tables import to_toml
-from molt_core.errors import ConfigError, PreflightError
+from molt_core.errors import ConfigError
 from molt_core.plan.changes import FREE_OPTIONS, FREE_SLOTS, changes, refused
 from molt_core.plan.check import examine
 from molt_core.plan.plan import Plan, freeze
@@ -43,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     if wrong := refused(changed, configuration.origins):
         raise ConfigError(wrong)
 
-    from molt_core.launch.resuming import cut_back, find_rest, is_over
+    from molt_core.launch.resuming import find_rest, is_over
     from molt_core.launch.train import train
 
     rest = find_rest(folder, changed)
@@ -53,12 +52,6 @@ def main(argv: Sequence[str]) -> int:
     if "dry_run" in configuration.switches:
         print("\n".join(rest.notes))
         return 0
-    try:
-        cut_back(rest)
-        if changed:
-            folder.write(plan_json=plan.to_json(), config_toml=to_toml(configuration))
-    except OSError as failure:
-        raise PreflightError(f"run folder {str(folder.path)!r} can't be written: {failure}") from failure
     return train(configuration, plan, findings, rest)
 
 

@@ -1,6 +1,6 @@
 """What is left of a run that was ended or killed: its folder, its last good checkpoint, the loop's state in it.
 
-`find_rest` only looks. `cut_back` takes the folder back to that checkpoint: what was written after it
+`find_rest` only looks. `take_up` brings the folder back to that checkpoint: what was written after it
 belongs to steps that will be done again, so that no step is told twice.
 """
 
@@ -15,10 +15,13 @@ from attrs import frozen
 
 from molt_core.api.findings import error
 from molt_core.api.run_options import RunOptions
-from molt_core.errors import ConfigError
+from molt_core.config.parse import Configuration
+from molt_core.config.tables import to_toml
+from molt_core.errors import ConfigError, PreflightError
 from molt_core.launch import checkpoint
 from molt_core.loop.state import LoopState
 from molt_core.plan.changes import Change
+from molt_core.plan.plan import Plan
 from molt_core.report.json_lines import cut
 from molt_core.report.run_folder import RunFolder
 
@@ -30,6 +33,8 @@ class Rest:
     """Folder of the checkpoint; not there if the run has none and begins again."""
     state: LoopState | None
     """None: the run has no checkpoint."""
+    changes: tuple[Change, ...]
+    """Between the plan that the run had and the one that it has now."""
     notes: tuple[str, ...]
     """What the user should know."""
 
@@ -57,10 +62,10 @@ def find_rest(folder: RunFolder, changes: tuple[Change, ...]) -> Rest:
     notes += [f"damaged and passed over: {wrong}" for wrong in found.damaged]
     if found.folder is None:
         notes.append("there is no checkpoint yet: the run begins again")
-        return Rest(folder=folder, checkpoint=folder.latest, state=None, notes=tuple(notes))
+        return Rest(folder=folder, checkpoint=folder.latest, state=None, changes=changes, notes=tuple(notes))
     state = LoopState.from_json(found.state)
     notes.append(f"going on after step {state.step}, from {found.folder}")
-    return Rest(folder=folder, checkpoint=found.folder, state=state, notes=tuple(notes))
+    return Rest(folder=folder, checkpoint=found.folder, state=state, changes=changes, notes=tuple(notes))
 
 
 def is_over(rest: Rest, before: RunOptions, now: RunOptions) -> bool:
@@ -80,7 +85,21 @@ def is_over(rest: Rest, before: RunOptions, now: RunOptions) -> bool:
     return state.outcome == "done" and now.steps == state.step
 
 
-def cut_back(rest: Rest) -> None:
+def take_up(rest: Rest, configuration: Configuration, plan: Plan) -> None:
+    """Bring the folder to the checkpoint, and write down what has changed.
+
+    Raises:
+        PreflightError: it can't be written.
+    """
+    try:
+        _cut_back(rest)
+        if rest.changes:
+            rest.folder.write(plan_json=plan.to_json(), config_toml=to_toml(configuration))
+    except OSError as failure:
+        raise PreflightError(f"run folder {str(rest.folder.path)!r} can't be written: {failure}") from failure
+
+
+def _cut_back(rest: Rest) -> None:
     """Take out of the folder what is newer than the checkpoint."""
     folder, step = rest.folder, rest.step
     if rest.state is not None:

@@ -13,7 +13,7 @@ from molt_core.api.findings import Finding
 from molt_core.config.parse import Configuration
 from molt_core.launch import wire
 from molt_core.launch.opening import open_run
-from molt_core.launch.resuming import Rest
+from molt_core.launch.resuming import Rest, take_up
 from molt_core.plan.plan import Plan
 from molt_core.plugins.hooks import Hooks
 from molt_core.report.metrics_file import MetricsFile
@@ -23,6 +23,10 @@ def train(
     configuration: Configuration, plan: Plan, findings: Sequence[Finding], rest: Rest | None = None
 ) -> int:
     """Run to the end. Raises what `molt_core.cli.run` and `molt_core.cli.resume` document."""
+    # before anything is started or changed: data may be unreadable, or not those of the checkpoint
+    tasks = wire.task_sources(plan, None if rest is None else rest.state)
+    if rest is not None:
+        take_up(rest, configuration, plan)
     again = None if rest is None else rest.folder
     opened = open_run(configuration, plan, findings, plan.one("estimators").name, again)
     folder, console = opened.folder, opened.console
@@ -40,7 +44,7 @@ def train(
         hooks.notify(event)
 
     try:
-        asyncio.run(wire.run(plan, opened.model, folder, notify, rest))
+        asyncio.run(wire.run(plan, opened.model, folder, notify, tasks, rest))
     finally:
         for line in hooks.close():
             console.note(line)

@@ -29,6 +29,7 @@ from molt_core.launch.resuming import Rest
 from molt_core.loop.controller import Controller
 from molt_core.loop.evaluate import eval_tasks
 from molt_core.loop.parts import LoopParts, Resumed
+from molt_core.loop.state import LoopState
 from molt_core.loop.stop import Stopped, StopSignal
 from molt_core.plan.plan import Plan
 from molt_core.report.ledger import Ledger
@@ -36,6 +37,15 @@ from molt_core.report.run_folder import RunFolder
 
 START_TIMEOUT_S = 900.0
 """To load a model. Generous: a first start reads weights from a cold disk."""
+
+
+@frozen(kw_only=True)
+class Tasks:
+    train: TaskSource
+    held_out: tuple[Task, ...]
+    """The fixed prompts of every evaluation."""
+    in_flight: tuple[Task, ...]
+    """Of a run that is resumed, those that were not finished."""
 
 
 @frozen(kw_only=True)
@@ -50,15 +60,13 @@ async def run(
     model: PreparedModel,
     folder: RunFolder,
     notify: Callable[[Event], None],
+    tasks: Tasks,
     rest: Rest | None = None,
 ) -> str:
     """Run the whole loop, or the rest of it. Returns its outcome; raises what the loop raises."""
     options = plan.run_options()
-    # before anything is started: data may be unreadable, or not those of the checkpoint
-    train_tasks, held_out = task_sources(plan)
     state = None if rest is None else rest.state
     step = 0 if state is None else state.step
-    in_flight = () if state is None else train_tasks.restore(state.tasks, state.tasks_in_flight)
     stop = StopSignal()
     policy: RemotePolicy | None = None
     ledger = Ledger(folder.ledger)
@@ -76,15 +84,15 @@ async def run(
             if rest is not None and state is not None:
                 payloads = await policy.load(rest.checkpoint, state.payloads)
                 now_s = asyncio.get_running_loop().time()
-                resumed = Resumed(state=state.resumed(payloads, now_s), tasks=in_flight)
+                resumed = Resumed(state=state.resumed(payloads, now_s), tasks=tasks.in_flight)
             notify(RunStarted(run_folder=folder.path, plan=plan.to_dict(), step=step))
             parts = LoopParts(
                 sampler=RemoteSampler(actors.workers, options.engines),
                 policy=policy,
                 estimator=plan.one("estimators").build(),
                 needs_groups=plan.one("estimators").declares["needs_groups"],
-                tasks=train_tasks,
-                eval_tasks=held_out,
+                tasks=tasks.train,
+                eval_tasks=tasks.held_out,
                 eval_name=eval_name(plan),
                 max_tokens=options.max_tokens,
                 top_logprobs=plan.top_logprobs,
@@ -162,15 +170,21 @@ def eval_name(plan: Plan) -> str:
     return (plan.first("envs") or plan.one("agents")).name
 
 
-def task_sources(plan: Plan) -> tuple[TaskSource, tuple[Task, ...]]:
-    """Training tasks, and the fixed prompts of every evaluation."""
+def task_sources(plan: Plan, state: LoopState | None = None) -> Tasks:
+    """Tasks of a run, from its start or from where `state` was taken.
+
+    Raises:
+        ConfigError: they can't be read, or are not those that the state was taken with.
+    """
     options: RunOptions = plan.run_options()
     train = task_source(plan, options.data, "train")
+    in_flight = () if state is None else train.restore(state.tasks, state.tasks_in_flight)
     environment = plan.first("envs")
     has_own = environment is not None and environment.declares["makes_tasks"]
     if options.eval_prompts == 0 or not (has_own or options.eval_data):
-        return train, ()
-    return train, eval_tasks(task_source(plan, options.eval_data, "eval"), options.eval_prompts)
+        return Tasks(train=train, held_out=(), in_flight=in_flight)
+    source = task_source(plan, options.eval_data, "eval")
+    return Tasks(train=train, held_out=eval_tasks(source, options.eval_prompts), in_flight=in_flight)
 
 
 def task_source(plan: Plan, data: str | None, split: Literal["train", "eval"]) -> TaskSource:

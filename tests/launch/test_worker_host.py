@@ -126,7 +126,8 @@ def test_an_environment_grades_what_an_agent_does(file):
 
 def test_an_environment_of_several_turns_makes_tasks_and_is_reset_for_each(file):
     plan = plan_with("--env", f"{file}:Guess", "--eval-prompts", "2")
-    train, held_out = task_sources(plan)
+    tasks = task_sources(plan)
+    train, held_out = tasks.train, tasks.held_out
     (summary,) = sampled(plan, train.next().row)
 
     assert [task.row["secret"] for task in held_out] == ["eval0", "eval1"]

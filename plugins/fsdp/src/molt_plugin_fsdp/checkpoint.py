@@ -19,6 +19,7 @@ import torch.distributed.checkpoint as dcp
 from attrs import asdict
 from torch import Tensor
 from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.api import CheckpointException
 
 from molt_core.errors import RunError
 from molt_plugin_fsdp.progress import Progress
@@ -30,10 +31,15 @@ MAX_FILE_BYTES: Final = 2**27
 
 
 def save_state(folder: Path, tensors: Mapping[str, Tensor], progress: Progress) -> None:
-    """Write the state into `folder`. Collective."""
+    """Write the state into `folder`. Collective. Raises RunError where it can't be written."""
     folder.mkdir(parents=True, exist_ok=True)
     writer = HuggingFaceStorageWriter(str(folder), _file_numbers(tensors), save_distributed=True)
-    dcp.save(dict(tensors), storage_writer=writer)
+    try:
+        dcp.save(dict(tensors), storage_writer=writer)
+    except CheckpointException as failure:
+        # no Exception: it would pass by everyone who expects a full disk
+        causes = "; ".join(str(cause) for cause, _ in failure.failures.values())
+        raise RunError(f"trainer state can't be written to {folder}: {causes}", reason="disk") from failure
     dist.barrier()
     if dist.get_rank() == 0:
         files = sorted(path.name for path in folder.glob("*.safetensors"))
