@@ -49,12 +49,17 @@ class Found:
     """What is wrong with newer ones, which are passed over."""
 
 
+def unfinished(folder: Path, step: int) -> Path:
+    """Hidden folder to write the checkpoint of `step` into."""
+    return folder / f".step_{step}.unfinished"
+
+
 def begin(folder: Path, step: int) -> Path:
-    """An empty hidden folder to write the checkpoint of `step` into."""
-    unfinished = folder / f".step_{step}.unfinished"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    return unfinished
+    """Make that folder, empty."""
+    path = unfinished(folder, step)
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    return path
 
 
 def commit(unfinished: Path, step: int, state: Mapping[str, Any], *, keep: Keep) -> Path:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +103,10 @@ class RemotePolicy:
         weights.path.unlink(missing_ok=True)
         return Published(num_bytes=weights.num_bytes, gather_s=gathered - started, load_s=clock() - gathered)
 
-    async def save(self, step: int, state: Mapping[str, Any], payloads: Mapping[str, Any]) -> Path:
-        """Raises RunError when it can't be written; what there is of it is removed."""
-        unfinished: Path | None = None
-        try:
-            unfinished = await asyncio.to_thread(checkpoint.begin, self._checkpoints, step)
+    async def save(self, step: int, state: Mapping[str, Any], payloads: Mapping[str, Any]) -> Awaitable[Path]:
+        """Both parts raise RunError when the checkpoint can't be written; what there is of it is removed."""
+        with self._writing(step) as unfinished:
+            await asyncio.to_thread(checkpoint.begin, self._checkpoints, step)
             # by a rank, because tokens don't pass through the controller
             await within(
                 TRAIN_TIMEOUT_S, self._ranks[0], "keep_rollouts", unfinished / checkpoint.ROLLOUTS, payloads
@@ -114,11 +114,21 @@ class RemotePolicy:
             trainer_state = unfinished / checkpoint.TRAINER_STATE
             await all_of(within(TRAIN_TIMEOUT_S, rank, "save", trainer_state) for rank in self._ranks)
             await all_of(within(TRAIN_TIMEOUT_S, rank, "export", unfinished) for rank in self._ranks)
-            keep = checkpoint.Keep(newest=self._run.keep_checkpoints, hours=self._run.keep_hours)
+        return asyncio.create_task(self._commit(step, state), name=f"commit of step {step}")
+
+    async def _commit(self, step: int, state: Mapping[str, Any]) -> Path:
+        """Checksums and the flush to disk take longest; no rank is needed for them."""
+        keep = checkpoint.Keep(newest=self._run.keep_checkpoints, hours=self._run.keep_hours)
+        with self._writing(step) as unfinished:
             return await asyncio.to_thread(checkpoint.commit, unfinished, step, state, keep=keep)
+
+    @contextmanager
+    def _writing(self, step: int) -> Iterator[Path]:
+        unfinished = checkpoint.unfinished(self._checkpoints, step)
+        try:
+            yield unfinished
         except Exception as failure:
-            if unfinished is not None:
-                shutil.rmtree(unfinished, ignore_errors=True)
+            shutil.rmtree(unfinished, ignore_errors=True)
             if not isinstance(failure, OSError):
                 raise
             message = f"the checkpoint of step {step} can't be written to {self._checkpoints}: {failure}"

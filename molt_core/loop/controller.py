@@ -67,6 +67,7 @@ class Controller:
         self._outcome = "done"
         self._checkpoint: Path | None = None
         self._saved_step: int | None = None
+        self._commit: asyncio.Task[None] | None = None
         self._evaluated_step: int | None = None
         self._scores: dict[str, float] = {}
         if parts.resumed is not None:
@@ -146,6 +147,8 @@ class Controller:
     async def _learn(self) -> None:
         clock = asyncio.get_running_loop().time
         while self._step < self._run.steps:
+            if self._commit is not None and self._commit.done():
+                await self._end_saving()
             started = clock()
             idle_before = self._buffer.statistics().idle_s
             groups = await self._buffer.take()
@@ -299,22 +302,35 @@ class Controller:
                 yield name, part
 
     async def _save(self) -> None:
+        await self._end_saving()
         started = asyncio.get_running_loop().time()
         state = self._state()
-        self._checkpoint = await self._parts.policy.save(state.step, state.to_json(), state.payloads)
+        committed = await self._parts.policy.save(state.step, state.to_json(), state.payloads)
         self._saved_step = state.step
-        seconds = asyncio.get_running_loop().time() - started
-        self._parts.notify(CheckpointSaved(step=state.step, path=self._checkpoint, seconds=seconds))
+
+        async def commit() -> None:
+            self._checkpoint = await committed
+            seconds = asyncio.get_running_loop().time() - started
+            self._parts.notify(CheckpointSaved(step=state.step, path=self._checkpoint, seconds=seconds))
+
+        self._commit = asyncio.create_task(commit(), name=f"checkpoint of step {state.step}")
+
+    async def _end_saving(self) -> None:
+        """Wait for the checkpoint that is being committed beside training."""
+        commit, self._commit = self._commit, None
+        if commit is not None:
+            await commit
 
     async def _save_last(self, error: BaseException | None) -> BaseException | None:
         """Save once more at the end, unless that step is saved already or nothing was trained.
 
         Returns what the run ends with: `error`, or that nothing could be saved.
         """
-        if self._saved_step == self._step or self._weights_version == 0:
-            return error
         try:
-            await self._save()
+            await self._end_saving()
+            if self._saved_step != self._step and self._weights_version > 0:
+                await self._save()
+                await self._end_saving()
         except Exception as failure:  # noqa: BLE001 - a dead trainer, a full disk: told with, or as, the run's end
             if error is None:
                 self._outcome = "failed"

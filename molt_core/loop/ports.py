@@ -6,7 +6,7 @@ time. The loop passes light things only: a rollout's tokens stay behind its payl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -92,9 +92,10 @@ class Policy(Protocol):
         """Bring the trained weights into every engine. Returns when all of them use them."""
         ...
 
-    async def save(self, step: int, state: Mapping[str, Any], payloads: Mapping[str, Any]) -> Path:
-        """Commit a checkpoint: weights, optimizer, `state` (JSON) and what is behind `payloads`, by name.
+    async def save(self, step: int, state: Mapping[str, Any], payloads: Mapping[str, Any]) -> Awaitable[Path]:
+        """Write a checkpoint: weights, optimizer, `state` (JSON) and what is behind `payloads`, by name.
 
-        Returns its folder. Sampling goes on meanwhile.
+        Returns when the trainer may go on. What is left, making it durable and visible, goes on beside
+        training; it gives the checkpoint's folder, and must be awaited before the next one is saved.
         """
         ...

@@ -7,7 +7,7 @@ real parts track them, so a test can see what was sampled by which policy.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -133,7 +133,10 @@ class FakePolicy:
         self.version = version
         return Published(num_bytes=0, gather_s=0.0, load_s=self._publish_s)
 
-    async def save(self, step: int, state: Mapping[str, Any], payloads: Mapping[str, Any]) -> Path:
+    async def save(self, step: int, state: Mapping[str, Any], payloads: Mapping[str, Any]) -> Awaitable[Path]:
+        return asyncio.create_task(self._commit(step, state, payloads))
+
+    async def _commit(self, step: int, state: Mapping[str, Any], payloads: Mapping[str, Any]) -> Path:
         await asyncio.sleep(self._save_s)
         self.saved.append((step, state))
         self.payloads = dict(payloads)

@@ -62,8 +62,12 @@ class Policy(FakePolicy):
         return result
 
     async def save(self, step, state, payloads):
-        trained = list(self.steps)
-        folder = await super().save(step, state, payloads)
+        self._trained = list(self.steps)
+        return await super().save(step, state, payloads)
+
+    async def _commit(self, step, state, payloads):
+        trained = self._trained
+        folder = await super()._commit(step, state, payloads)
         self._disk.step, self._disk.state = step, json.dumps(state)
         self._disk.payloads, self._disk.steps = payloads, trained
         return folder
@@ -270,3 +274,36 @@ def test_a_state_of_another_schema_is_refused():
         LoopState.from_json({"schema": 0})
     with pytest.raises(ConfigError, match="no state of a loop"):
         LoopState.from_json({"schema": 1, "step": 3})
+
+
+def test_training_goes_on_while_a_checkpoint_is_made_durable_and_the_next_waits_for_it():
+    told = []
+
+    class Slow(Policy):
+        async def step(self, shares):
+            told.append(f"train {len(self.steps) + 1}")
+            return await super().step(shares)
+
+        async def _commit(self, step, state, payloads):
+            await asyncio.sleep(50)
+            told.append(f"commit {step}")
+            return await super()._commit(step, state, payloads)
+
+    options = {"prompts_per_step": 1, "group_size": 2, "steps": 6, "eval_prompts": 0, "save_every": 2}
+    live(Disk(), random.Random(1), options, kill_s=None, policy_class=Slow)
+
+    assert told == [
+        "train 1", "train 2", "train 3", "train 4", "commit 2", "train 5", "train 6", "commit 4", "commit 6",
+    ]  # fmt: skip
+
+
+def test_a_checkpoint_that_cannot_be_made_durable_ends_the_run():
+    class Full(Policy):
+        async def _commit(self, step, state, payloads):
+            raise RunError("no space left")
+
+    disk = Disk()
+    options = {"prompts_per_step": 1, "group_size": 2, "steps": 90, "eval_prompts": 0, "save_every": 2}
+    with pytest.raises(RunError, match="no space left"):
+        live(disk, random.Random(1), options, kill_s=None, policy_class=Full)
+    assert disk.state is None
