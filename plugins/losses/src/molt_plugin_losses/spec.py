@@ -126,7 +126,9 @@ def rollout_ratio_is_left(view: PlanView) -> Iterator[Finding]:
         yield error(
             "LOSS4",
             f"loss 'gspo' has nothing to clip beside correction {corrected.spec.name!r}",
-            Source("a correction makes the ratio one against the policy before the step: 1 for every rollout"),
+            Source(
+                "a correction makes the ratio one against the policy before the step: 1 for every rollout"
+            ),
             fix="--loss ppo, which is the same where the ratio is 1; or leave --correction out",
         )
 
