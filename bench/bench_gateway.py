@@ -27,15 +27,15 @@ from molt_plugin_gateway.spec import GatewayOptions
 from molt_plugin_models.smollm2 import SmolLM2
 
 from molt_core.api.engine import EngineContext, GenerateRequest, Generation
-from molt_core.api.gateway import Generate, GatewayContext, SessionRequest
+from molt_core.api.gateway import GatewayContext, Generate, SessionRequest
 from molt_core.api.options import NoOptions
 from molt_core.launch.model_process import cache_root
 from molt_core.launch.prepared_model import end_token_ids
 
 NUM_SESSIONS = 64
-NUM_TURNS = 3
-MAX_TOKENS = 32
-WORDS = "the gateway records every token that the policy samples while an agent works on its task ".split()
+NUM_TURNS = 2
+MAX_TOKENS = 24
+WORDS = "the gateway records every token that the policy samples while an agent works".split()  # noqa: SIM905
 
 
 class Instant:
