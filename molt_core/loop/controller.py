@@ -237,10 +237,14 @@ class Controller:
 
     def _on_evaluated(self, event: EvalFinished) -> None:
         self._evaluated_step = event.step
-        score = event.metrics.get(self._run.keep_best or "", math.nan)
-        if math.isfinite(score):
-            self._scores[str(event.version)] = score
         self._parts.notify(event)
+        if (best := self._run.keep_best) is None:
+            return
+        if best not in event.metrics:
+            told = ", ".join(sorted(event.metrics))
+            raise RunError(f"keep_best is {best!r}, but evaluation has {told}", reason="keep_best")
+        if math.isfinite(event.metrics[best]):
+            self._scores[str(event.version)] = event.metrics[best]
 
     def _state(self) -> LoopState:
         """The loop as it is now. Of the learner, between two steps; of what is in flight, whenever."""
@@ -257,6 +261,7 @@ class Controller:
             outcome=self._outcome,
             evaluated_step=self._evaluated_step,
             evaluation_due=self._evaluator.is_due,
+            scored_by=self._run.keep_best,
             scores=dict(self._scores),
             skipped_in_a_row=self._skipped_in_a_row,
             good_steps_in_a_row=self._good_steps_in_a_row,
@@ -275,7 +280,7 @@ class Controller:
         self._step = self._saved_step = state.step
         self._weights_version = state.version
         self._evaluated_step = state.evaluated_step
-        self._scores = dict(state.scores)
+        self._scores = dict(state.scores) if state.scored_by == self._run.keep_best else {}
         self._skipped_in_a_row = state.skipped_in_a_row
         self._good_steps_in_a_row = state.good_steps_in_a_row
         self._parts.ledger.restore(state.ledger)

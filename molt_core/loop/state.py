@@ -36,8 +36,10 @@ class LoopState:
     """Step after which the last evaluation was made."""
     evaluation_due: bool
     """One was asked for that goes on beside training, and has not ended."""
+    scored_by: str | None
+    """Metric that says which checkpoint is best, if one does."""
     scores: Mapping[str, float]
-    """The metric that says which checkpoint is best, by evaluated version; only finite ones."""
+    """Its values, by evaluated version; only finite ones."""
     skipped_in_a_row: int
     good_steps_in_a_row: int
     num_filtered: int

@@ -82,7 +82,7 @@ def evaluation_is_possible(view: PlanView) -> Iterator[Finding]:
     """Options of evaluation agree with each other, and there are tasks for it."""
     run = view.run
     if run.eval_prompts == 0:
-        for option in ("eval_every", "eval_data"):
+        for option in ("eval_every", "eval_data", "keep_best"):
             if getattr(run, option):
                 message = f"{option} is given, but evaluation is off: eval_prompts is 0"
                 because = (view.source(option), view.source("eval_prompts"))

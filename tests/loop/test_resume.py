@@ -307,3 +307,33 @@ def test_a_checkpoint_that_cannot_be_made_durable_ends_the_run():
     with pytest.raises(RunError, match="no space left"):
         live(disk, random.Random(1), options, kill_s=None, policy_class=Full)
     assert disk.state is None
+
+
+def test_every_evaluated_version_is_saved_when_the_best_is_to_be_kept_and_its_score_outlives_a_kill():
+    options = {
+        "prompts_per_step": 1, "group_size": 2, "steps": 7, "eval_prompts": 2, "eval_every": 3,
+        "keep_best": "eval/fake/reward_mean",
+    }  # fmt: skip
+    disk, saved = Disk(), []
+
+    class Noted(Policy):
+        async def _commit(self, step, state, payloads):
+            saved.append((step, state["version"], set(state["scores"])))
+            return await super()._commit(step, state, payloads)
+
+    live(disk, random.Random(1), options, kill_s=None, policy_class=Noted)
+    assert saved == [(3, 3, {"0", "3"}), (6, 6, {"0", "3", "6"}), (7, 7, {"0", "3", "6", "7"})]
+    live(disk, random.Random(1), options | {"steps": 8}, kill_s=None, policy_class=Noted)
+    assert saved[-1] == (8, 8, {"0", "3", "6", "7", "8"})
+
+
+def test_a_metric_that_evaluation_does_not_have_ends_the_run_before_training():
+    options = {
+        "prompts_per_step": 1,
+        "group_size": 2,
+        "steps": 7,
+        "eval_prompts": 2,
+        "keep_best": "eval/fake/mean",
+    }
+    with pytest.raises(RunError, match="keep_best is 'eval/fake/mean', but evaluation has eval/fake/"):
+        live(Disk(), random.Random(1), options, kill_s=None)
