@@ -61,8 +61,10 @@ class Harness:
     """A call of a tool, as the policy writes it."""
     answer: str = ANSWER
     """How the policy ends an episode."""
-    at_work: str = field(default=Factory(lambda self: f'"name": "{self.tool}"', takes_self=True))
-    """In every prompt that is no side call's."""
+    at_work: str = field(
+        default=Factory(lambda self: f'"name": "{self.tool}", "description"', takes_self=True)
+    )
+    """In every prompt that is no side call's: the tool is described."""
     on_wire: str = field(default=Factory(lambda self: f'"{self.tool}"', takes_self=True))
     """In every request that is no side call."""
 

@@ -61,7 +61,9 @@ async def overflow(harness: Harness, model_folder: Path) -> Played:
     (first, reply), *_ = (await plain_once(harness, model_folder)).main
     # the result of the tool takes more, and the prompts of two runs differ by less
     max_length = len(first.token_ids) + len(reply.token_ids) + 200
-    return await play(harness, model_folder, _in_turn(harness.call("seq 300")), max_length=max_length)
+    return await play(
+        harness, model_folder, _in_turn(harness.call("seq 300"), harness.answer), max_length=max_length
+    )
 
 
 async def over_limit(harness: Harness, model_folder: Path) -> Played:
