@@ -139,7 +139,9 @@ def test_every_entry_point_loads_without_torch(environment: Path) -> None:
         "assert not {'torch', 'ray', 'vllm', 'transformers'} & set(sys.modules); "
         "print(*sorted({e.dist.name for e in found}))"
     )
-    expected = sorted(["molt-core", *(f"molt-plugin-{project.name.replace('_', '-')}" for project in PROJECTS[1:])])
+    expected = sorted(
+        ["molt-core", *(f"molt-plugin-{project.name.replace('_', '-')}" for project in PROJECTS[1:])]
+    )
     assert call(environment, code).split() == expected
 
 

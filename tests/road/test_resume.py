@@ -156,6 +156,22 @@ def test_killed_five_times_it_trains_every_prompt_once(undisturbed, tmp_path, se
         assert run.ledger()["prompts"]["trained"] == 24
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_with_vllm_on_a_cpu_the_bits_are_those_of_the_undisturbed_run_too(tmp_path):
+    flags = ("--deterministic", "--engine", "vllm")
+    whole = begin(tmp_path / "whole", *flags)
+    code, output = whole.wait()
+    assert code == 0, output
+    run, seen = killed_and_resumed(
+        tmp_path / "killed", flags, ["generating", "saving", "updating"], random.Random(3)
+    )
+
+    assert "ended" not in seen
+    assert_exactly_once(run)
+    assert_equal_to_the_bit(run, whole)
+
+
 @pytest.mark.real
 def test_a_done_run_says_so_and_changes_nothing(undisturbed):
     before = {path: path.stat().st_mtime_ns for path in undisturbed.folder.rglob("*") if path.name != ".lock"}
