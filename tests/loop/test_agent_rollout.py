@@ -240,7 +240,7 @@ def test_an_agent_that_hangs_is_timed_out_named_and_its_session_closed():
         await asyncio.sleep(60)
 
     gateway = FakeGateway()
-    rollout = rollout_of(run, gateway=gateway, timeout_s=0.1)
+    rollout = rollout_of(run, gateway=gateway, timeout_s=2.0)
 
     assert (rollout.outcome, rollout.reason) == (Outcome.FAILED, "timeout")
     assert "running the agent" in rollout.detail
