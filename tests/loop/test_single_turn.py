@@ -152,17 +152,17 @@ def test_async_graders_are_awaited():
 
 
 def test_a_grader_that_blocks_is_timed_out_and_named():
-    rollout = rollout_of(lambda row, reply: time.sleep(0.5), timeout_s=0.1)
+    rollout = rollout_of(lambda row, reply: time.sleep(3), timeout_s=1.0)
 
     assert (rollout.outcome, rollout.reason) == (Outcome.FAILED, "timeout")
     assert "grading the reply" in rollout.detail
 
 
 def test_a_grader_has_a_deadline_of_its_own():
-    rollout = rollout_of(lambda row, reply: time.sleep(0.5), env_timeout_s=0.1)
+    rollout = rollout_of(lambda row, reply: time.sleep(3), env_timeout_s=1.0)
 
     assert (rollout.outcome, rollout.reason) == (Outcome.FAILED, "timeout")
-    assert "Echo.score within 0.1 s (env_timeout_s)" in rollout.detail
+    assert "Echo.score within 1 s (env_timeout_s)" in rollout.detail
 
 
 def test_a_grader_may_ask_the_engine_and_that_is_no_part_of_the_rollout():
