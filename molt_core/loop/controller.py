@@ -57,9 +57,11 @@ class Controller:
         )  # fmt: skip
         self._evaluator = Evaluator(
             parts.eval_tasks, name=parts.eval_name, sampler=parts.sampler, run=run, max_tokens=parts.max_tokens,
-            now=lambda: (self._step, self._version), notify=self._on_evaluated,
+            now=lambda: (self._engines_step, self._version), notify=self._on_evaluated,
         )  # fmt: skip
         self._step = 0
+        self._engines_step = 0
+        """Step whose weights the engines have; behind `_step` while they are published."""
         self._version = 0
         self._weights_version = 0
         self._skipped_in_a_row = 0
@@ -165,6 +167,7 @@ class Controller:
             self._step += 1
             metrics = step_metrics(groups, version=self._version)
             published = await self._publish() if learned.result.applied else None
+            self._engines_step = self._step
             self._good_steps_in_a_row = self._good_steps_in_a_row + 1 if self._is_good(metrics) else 0
             if self._good_steps_in_a_row < REWARD_PATIENCE:
                 self._buffer.end_round(self._version)
@@ -217,9 +220,9 @@ class Controller:
 
     def _count_skipped(self, learned: Learned) -> None:
         self._skipped_in_a_row = 0 if learned.result.applied else self._skipped_in_a_row + 1
-        if self._skipped_in_a_row == MAX_SKIPPED_IN_A_ROW:
+        if self._skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
             raise RunError(
-                f"{MAX_SKIPPED_IN_A_ROW} steps in a row had a loss or gradient that is not finite "
+                f"{self._skipped_in_a_row} steps in a row had a loss or gradient that is not finite "
                 f"(last: {dict(learned.result.metrics)}); weights are those of version {self._version}. "
                 "Try a lower --lr, or --dtype float32",
                 reason="non_finite_step",
@@ -277,7 +280,7 @@ class Controller:
 
     def _resume(self, resumed: Resumed) -> None:
         state = resumed.state
-        self._step = self._saved_step = state.step
+        self._step = self._engines_step = self._saved_step = state.step
         self._weights_version = state.version
         self._evaluated_step = state.evaluated_step
         self._scores = dict(state.scores) if state.scored_by == self._run.keep_best else {}
@@ -311,10 +314,10 @@ class Controller:
         started = asyncio.get_running_loop().time()
         state = self._state()
         committed = await self._parts.policy.save(state.step, state.to_json(), state.payloads)
-        self._saved_step = state.step
 
         async def commit() -> None:
             self._checkpoint = await committed
+            self._saved_step = state.step
             seconds = asyncio.get_running_loop().time() - started
             self._parts.notify(CheckpointSaved(step=state.step, path=self._checkpoint, seconds=seconds))
 
@@ -331,14 +334,17 @@ class Controller:
 
         Returns what the run ends with: `error`, or that nothing could be saved.
         """
-        try:
-            await self._end_saving()
-            if self._saved_step != self._step and self._weights_version > 0:
-                await self._save()
-                await self._end_saving()
-        except Exception as failure:  # noqa: BLE001 - a dead trainer, a full disk: told with, or as, the run's end
-            if error is None:
-                self._outcome = "failed"
-                return first_cause(failure)
-            error.add_note(f"and the state could not be saved: {failure}")
+        for save in (self._end_saving, self._save_last_step):
+            try:
+                await save()
+            except Exception as failure:  # noqa: BLE001 - a dead trainer, a full disk: told with, or as, the run's end
+                if error is None:
+                    self._outcome, error = "failed", first_cause(failure)
+                else:
+                    error.add_note(f"and the state could not be saved: {failure}")
         return error
+
+    async def _save_last_step(self) -> None:
+        if self._saved_step != self._step and self._weights_version > 0:
+            await self._save()
+            await self._end_saving()

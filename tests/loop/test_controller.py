@@ -309,6 +309,20 @@ def test_evaluation_off_policy_runs_beside_training_and_says_which_versions_it_i
     assert quick[0] == long[0] == 9, "training never waited"
 
 
+def test_an_evaluation_that_begins_while_weights_are_published_is_named_after_the_step_before(tmp_path):
+    run = Run(
+        tmp_path, policy=FakePolicy(step_s=1.0, publish_s=1.0), steps=3, max_staleness=1, eval_prompts=1, eval_every=1
+    )  # fmt: skip
+    run.sampler = FakeSampler(
+        run.policy, seconds=lambda request: 3.5 if request.rollout_id.startswith("eval") else 1.0
+    )
+    run.start()
+
+    # due after steps 1 and 2; the second begins, late, in the update after step 3
+    told = [(event.step, event.version, event.newest_version) for event in run.told(EvalFinished)]
+    assert told == [(0, 0, 0), (1, 1, 2), (2, 2, 3), (3, 3, 3)]
+
+
 def test_an_engine_that_is_lost_in_an_evaluation_beside_training_ends_the_run(tmp_path):
     run = Run(tmp_path, steps=50, max_staleness=1, eval_prompts=2, eval_every=2)
     lost = RunError("engine-0 died")

@@ -7,6 +7,7 @@ import json
 import random
 
 import pytest
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -337,3 +338,34 @@ def test_a_metric_that_evaluation_does_not_have_ends_the_run_before_training():
     }
     with pytest.raises(RunError, match="keep_best is 'eval/fake/mean', but evaluation has eval/fake/"):
         live(Disk(), random.Random(1), options, kill_s=None)
+
+
+def test_a_checkpoint_that_could_not_be_written_does_not_cost_the_last_one():
+    options = {"prompts_per_step": 1, "group_size": 2, "steps": 3, "save_every": 1, "eval_prompts": 0}
+
+    class FullFor(Policy):
+        async def save(self, step, state, payloads):
+            if step == 2:
+                return asyncio.create_task(self._refuse())
+            return await super().save(step, state, payloads)
+
+        async def _refuse(self):
+            raise RunError("no space left on device")
+
+    disk = Disk()
+    with pytest.raises(RunError, match="no space left"):
+        live(disk, random.Random(1), options, kill_s=None, policy_class=FullFor)
+    assert disk.step == 3
+
+
+def test_steps_that_are_not_finite_are_counted_across_a_resume():
+    options = {"prompts_per_step": 1, "group_size": 2, "steps": 9, "eval_prompts": 0}
+
+    class Unsound(Policy):
+        async def step(self, shares):
+            return evolve(await super().step(shares), applied=len(self.steps) < 2)
+
+    disk = Disk()
+    for num_skipped in (3, 4):
+        with pytest.raises(RunError, match=f"{num_skipped} steps in a row"):
+            live(disk, random.Random(1), options, kill_s=None, policy_class=Unsound)
