@@ -47,6 +47,11 @@ def load_model(source: str) -> PreTrainedModel:
             f"model {source}: its weights are stored under other names than they are computed with "
             "(mixture of experts?); trainer fsdp can't publish those"
         )
+    if not isinstance(model.get_output_embeddings(), nn.Linear):
+        raise RunError(
+            f"model {source}: its output layer is a {type(model.get_output_embeddings()).__name__}; trainer fsdp "
+            "computes log-probs of linear ones"
+        )
     _turn_dropout_off(model)
     return model
 

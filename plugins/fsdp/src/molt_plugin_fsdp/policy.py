@@ -1,8 +1,7 @@
 """The model as a trainer needs it: log-probabilities and entropy in the places of sampled tokens, nothing else.
 
 In: a packed row on the model's device. Out: float32 numbers for its N sampled tokens. Logits exist for a
-few rows at a time, in float32 with the temperature divided there, and are computed again in the backward
-pass, so memory for them does not grow with tokens times vocabulary.
+few rows at a time (`token_scores`), so memory for them does not grow with tokens times vocabulary.
 
 Not for models that change their logits after the output layer; `model` refuses those.
 """
@@ -12,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from molt_plugin_fsdp.row import Row
+from molt_plugin_fsdp.token_scores import TokenScores
 
 
 class Policy(nn.Module):
@@ -39,27 +38,14 @@ class Policy(nn.Module):
         device = hidden.device
         predicting = hidden.index_select(0, torch.from_numpy(row.predictors).to(device))
         wanted = torch.from_numpy(np.column_stack([row.targets, row.top_ids])).to(device)
-        # split gives one empty part for N = 0, which keeps every weight in the graph of an empty row
-        parts = [
-            checkpoint(self._score, states, ids, use_reentrant=False, preserve_rng_state=False)
-            for states, ids in zip(
-                predicting.split(self._logit_rows), wanted.split(self._logit_rows), strict=True
-            )
-        ]
-        logprobs, entropies = zip(*parts, strict=True)
-        # put together column by column: FSDP warns of outputs that are views of one tensor
-        own, top = (torch.cat([part[:, at] for part in logprobs]) for at in (0, slice(1, None)))
-        return own, torch.cat(entropies), top
-
-    def _score(self, states: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        """[n, D] and the ids of m tokens each, [n, m], to [n, m] and [n]."""
-        logits = self.model.get_output_embeddings()(states).float() / self._temperature
-        log_probs = logits.log_softmax(-1)
-        chosen = log_probs.gather(-1, wanted)
-        # last, so that the second computation in the backward pass ends before it
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self._entropy_gradient):
-            entropy = torch.special.entr(log_probs.exp()).sum(-1)
-        return chosen, entropy
+        head = self.model.get_output_embeddings()
+        logprobs, entropy = TokenScores.apply(
+            predicting, head.weight, head.bias, wanted, self._temperature, self._logit_rows
+        )
+        if not self._entropy_gradient:
+            entropy = entropy.detach()
+        # copies: FSDP warns of outputs that are views of one tensor
+        return logprobs[:, 0].clone(), entropy, logprobs[:, 1:].clone()
 
 
 def hidden_states(model: nn.Module, row: Row) -> Tensor:
