@@ -47,7 +47,7 @@ class TokenScores(Function):
             weights = shifted.exp()
             total = weights.sum(-1)
             chosen.append(shifted.gather(-1, ids) - total.log()[:, None])
-            entropies.append(total.log() - torch.linalg.vecdot(weights, shifted) / total)
+            entropies.append(total.log() - weights.mul_(shifted).sum(-1) / total)
             log_sums.append(peak[:, 0] + total.log())
             del logits, shifted, weights  # or two pieces would be in memory at once
         entropy = torch.cat(entropies)
