@@ -148,6 +148,7 @@ class Controller:
 
     async def _learn(self) -> None:
         clock = asyncio.get_running_loop().time
+        await self._alone()
         while self._step < self._run.steps:
             if self._commit is not None and self._commit.done():
                 await self._end_saving()
@@ -182,18 +183,23 @@ class Controller:
             metrics |= self._parts.ledger.drop_metrics()
             self._parts.ledger.write(self._step)
             self._parts.notify(StepFinished(step=self._step, metrics=metrics))
+            # the store may forget their tokens, before the next ones are waited for
+            del groups
             self._count_skipped(learned)
             if self._good_steps_in_a_row >= REWARD_PATIENCE:
                 self._outcome = "stopped_early"
                 return
             if self._due(self._run.eval_every):
-                if self._run.max_staleness:
-                    self._evaluator.ask()
-                else:
-                    await self._evaluate()
+                self._evaluator.ask()
+                await self._alone()
             is_best_wanted = self._run.keep_best is not None and self._due(self._run.eval_every)
             if self._due(self._run.save_every) or is_best_wanted:
                 await self._save()
+
+    async def _alone(self) -> None:
+        """Strictly on-policy, nothing is trained or saved beside an evaluation."""
+        if self._run.max_staleness == 0:
+            await self._evaluator.idle()
 
     def _account(self, groups: tuple[Group, ...], learned: Learned) -> None:
         counts = {

@@ -46,6 +46,8 @@ class Evaluator:
         self._is_running = False
         self._closed = False
         self._changed = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def evaluate(self) -> None:
         """One evaluation, now.
@@ -78,19 +80,30 @@ class Evaluator:
 
     async def run(self) -> None:
         """Evaluate whenever that was asked for; ends some time after `finish`. Raises as `evaluate`."""
-        while self._asked or not self._closed:
-            if self._asked:
-                self._asked, self._is_running = False, True
-                await self.evaluate()
-                self._is_running = False
-            else:
-                self._changed.clear()
-                await self._changed.wait()
+        try:
+            while self._asked or not self._closed:
+                if self._asked:
+                    self._asked, self._is_running = False, True
+                    await self.evaluate()
+                    self._is_running = False
+                else:
+                    self._idle.set()
+                    self._changed.clear()
+                    await self._changed.wait()
+        finally:
+            self._closed = True
+            self._idle.set()
 
     def ask(self) -> None:
-        """Wish for an evaluation beside training."""
+        """Wish for an evaluation, now or, where the run is ending, when it is resumed."""
         self._asked = True
+        if not self._closed:
+            self._idle.clear()
         self._changed.set()
+
+    async def idle(self) -> None:
+        """Wait until nothing is evaluated, or will be any more."""
+        await self._idle.wait()
 
     @property
     def is_due(self) -> bool:

@@ -79,7 +79,8 @@ class Console:
             case StepFinished():
                 self._show_step(event)
             case EvalFinished():
-                self._evals.append(event)
+                # those between the first and the last are not compared, and would pile up
+                self._evals = [*self._evals[:1], event]
                 self._print(eval_line(event), DIM)
             case CheckpointSaved():
                 self.note(f"step {event.step}: saved {_short(event.path)} in {event.seconds:.1f}s")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import weakref
+from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +77,10 @@ class Run:
             eval_name="fake", max_tokens=8, ledger=self.ledger, notify=self.events.append, stop=stop,
             **self._more,
         )  # fmt: skip
-        return await Controller(self.options, parts).run()
+        try:
+            return await Controller(self.options, parts).run()
+        finally:
+            self.ended_s = asyncio.get_running_loop().time()
 
     def told(self, kind):
         return [event for event in self.events if isinstance(event, kind)]
@@ -333,6 +338,18 @@ def test_an_engine_that_is_lost_in_an_evaluation_beside_training_ends_the_run(tm
     assert 2 <= len(run.policy.trained) < 5
 
 
+def test_strictly_on_policy_an_engine_that_is_lost_beside_an_evaluation_ends_the_run_at_once(tmp_path):
+    run = Run(tmp_path, eval_prompts=1, eval_every=1)
+    run.sampler = FakeSampler(
+        run.policy, seconds=lambda request: 1e6 if request.rollout_id.startswith("eval-1") else 1.0,
+        raises=lambda request: RunError("gone") if request.group_id == "2" else None,
+    )  # fmt: skip
+
+    with pytest.raises(RunError, match="gone"):
+        run.start()
+    assert run.ended_s < 100
+
+
 def test_interrupt_ends_an_evaluation_beside_training_at_once(tmp_path):
     run = Run(tmp_path, steps=100, max_staleness=1, eval_prompts=2, eval_every=1)
     run.sampler = FakeSampler(run.policy, seconds=lambda r: 1e6 if r.group_id.startswith("eval-1") else 1.0)
@@ -349,6 +366,33 @@ def test_checkpoints_are_saved_as_asked_and_at_the_end_once(tmp_path):
 
     assert [step for step, _ in run.policy.saved] == [2, 4]
     assert run.policy.saved[0][1]["version"] == 2
+
+
+def test_what_was_trained_on_is_let_go_before_the_next_step(tmp_path):
+    class Forgets(FakePolicy):
+        async def step(self, shares):
+            result = await super().step(shares)
+            self.trained = []
+            return result
+
+    class Payload:
+        pass
+
+    class Watches(FakeSampler):
+        alive, most_alive = weakref.WeakSet(), 0
+
+        async def sample(self, request):
+            summary = evolve(await super().sample(request), payload=Payload())
+            self.alive.add(summary.payload)
+            self.most_alive = max(self.most_alive, len(self.alive))
+            return summary
+
+    run = Run(tmp_path, policy=Forgets())
+    run.sampler = Watches(run.policy)
+    run.events = deque(maxlen=0)
+    run.start()
+
+    assert run.sampler.most_alive == 4, "of one step"
 
 
 def test_the_run_ends_early_once_the_reward_stays_at_its_goal(tmp_path):
