@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from attrs import field, frozen
 
@@ -111,11 +111,19 @@ class RolloutSummary:
         return self.num_sampled + sum(self.left_out_tokens.values())
 
 
-MAX_PREVIEW_CHARS = 2000
+MAX_PREVIEW_BYTES: Final = 256
+MAX_DETAIL_BYTES: Final = 4096
+"""Every rollout's summary passes the controller, which must not feel how long the texts are."""
+
+
+def cut(text: str, num_bytes: int) -> str:
+    """At most `num_bytes` of UTF-8 from the start of `text`."""
+    # the first slice keeps the encoder from megabytes; what is cut in mid-character is left out
+    return text[:num_bytes].encode("utf-8", "replace")[:num_bytes].decode("utf-8", "ignore")
 
 
 def summarize(rollout: Rollout, payload: Any) -> RolloutSummary:
-    """The light part of `rollout`; texts are cut to 2000 characters."""
+    """The light part of `rollout`; of texts only their starts."""
     versions = [segment.versions[segment.sampled] for segment in rollout.segments if segment.num_sampled]
     left_out = Counter[str]()
     for part in rollout.left_out:
@@ -126,15 +134,15 @@ def summarize(rollout: Rollout, payload: Any) -> RolloutSummary:
         outcome=rollout.outcome,
         reward=rollout.reward,
         reason=rollout.reason,
-        detail=rollout.detail,
+        detail=cut(rollout.detail, MAX_DETAIL_BYTES),
         segment_tokens=tuple(segment.num_tokens for segment in rollout.segments),
         segment_sampled=tuple(segment.num_sampled for segment in rollout.segments),
         left_out_tokens=dict(left_out),
         oldest_version=min((int(part.min()) for part in versions), default=None),
         newest_version=max((int(part.max()) for part in versions), default=None),
         info=dict(rollout.info),
-        prompt_text=rollout.prompt_text[:MAX_PREVIEW_CHARS],
-        reply_text=rollout.reply_text[:MAX_PREVIEW_CHARS],
+        prompt_text=cut(rollout.prompt_text, MAX_PREVIEW_BYTES),
+        reply_text=cut(rollout.reply_text, MAX_PREVIEW_BYTES),
         seconds=rollout.seconds,
         payload=payload,
     )

@@ -165,7 +165,7 @@ def test_the_summary_counts_without_holding_tokens():
     assert summary.num_sampled == 4
     assert (summary.oldest_version, summary.newest_version) == (3, 4)
     assert summary.trains
-    assert len(summary.reply_text) == 2000
+    assert len(summary.reply_text.encode()) == 256
 
 
 def test_the_summary_counts_left_out_tokens_by_reason_and_apart_from_those_that_train():
