@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "resume": Command("resume", "RUN [--flags]", "go on where a run was ended or killed"),
     "replay": Command("replay", "RUN [--steps A-B]", "train recorded batches again, and compare"),
     "eval": Command("eval", "[FILE.toml ...] [--flags]", "grade a model or checkpoint; needs no trainer"),
+    "report": Command("report", "RUN", "what a run learned, took and lost"),
     "check": Command("check", "[FILE.toml ...] [--flags]", "say what is wrong with a run; starts nothing"),
     "plugins list": Command("plugins_list", "[--slot SLOT] [--json]", "what is installed, by slot"),
     "plugins info": Command("plugins_info", "NAME", "what one plugin does, and its options"),
