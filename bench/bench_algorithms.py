@@ -23,13 +23,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -197,10 +197,16 @@ def memory(device: str) -> tuple[float, Callable[[], float]]:
         torch.cuda.reset_peak_memory_stats()
         return float(torch.cuda.memory_allocated()), lambda: float(torch.cuda.max_memory_allocated())
 
-    def peak() -> float:
-        return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # not getrusage: its peak begins with that of the process that started this one
+    Path("/proc/self/clear_refs").write_text("5")
+    return _from_status("VmRSS"), lambda: _from_status("VmHWM")
 
-    return peak(), peak
+
+def _from_status(key: str) -> float:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(key):
+            return 1024.0 * int(line.split()[1])
+    raise LookupError(f"/proc/self/status has no {key}; memory is measured on Linux only")
 
 
 def main(argv: list[str]) -> int:
