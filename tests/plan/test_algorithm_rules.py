@@ -183,3 +183,26 @@ def test_a_run_records_as_many_likely_tokens_as_its_plugins_want() -> None:
     assert recorded("--loss", "topk_reverse_kl", "--loss.top-k", "64") == 64
     both = ("--correction", "score-centering", "--correction.top-k", "5", "--loss", "topk_reverse_kl")
     assert recorded(*both) == 20, "as many as the one that wants most"
+
+
+def test_options_of_a_critic_without_one_are_a_warning() -> None:
+    findings = examine([*RUN, "--estimator", "grpo", "--trainer.critic-lr", "1e-4"], scan()).findings
+    assert [(finding.level, finding.code) for finding in findings] == [("warning", "FSDP1")]
+    assert findings[0].because[0].origin == "--trainer.critic-lr"
+
+
+def recipes() -> dict[str, str]:
+    """Name to flags, of docs/algorithms.md; a line that begins with a flag goes on with the recipe above it."""
+    text = (Path(__file__).parents[2] / "docs" / "algorithms.md").read_text(encoding="utf-8")
+    found: dict[str, str] = {}
+    for line in text.partition("Some whole recipes:")[2].partition("##")[0].splitlines():
+        name, dashes, flags = line.strip().partition("--")
+        if dashes:
+            name = name.strip() or list(found)[-1]
+            found[name] = f"{found.get(name, '')} --{flags}"
+    return found
+
+
+@pytest.mark.parametrize("name", ["GRPO", "Dr. GRPO", "DAPO", "GSPO", "CISPO", "PPO", "FlashREINFORCE"])
+def test_recipes_of_the_documentation_are_sound(name: str) -> None:
+    assert errors(*recipes()[name].split()) == []

@@ -11,8 +11,18 @@ import numpy as np
 import pytest
 import torch
 from attrs import evolve
-from every_algorithm import CHOICES, LIKE_A_GRADIENT, Choice, in_segments, near_policy, settings, state
+from every_algorithm import (
+    CHOICES,
+    LIKE_A_GRADIENT,
+    Choice,
+    importance,
+    in_segments,
+    near_policy,
+    settings,
+    state,
+)
 from molt_plugin_estimators import spec as estimators
+from molt_plugin_fsdp.model import named_tensors
 from tiny_trainer import assert_equal_weights, started, train_batch, window_of
 from torch import Tensor
 
@@ -122,6 +132,20 @@ def test_a_checkpoint_of_another_estimator_is_refused(
         pytest.raises(RunError, match="that of another estimator"),
     ):
         made.load(tmp_path)
+
+
+def test_a_correction_that_leaves_out_everything_changes_nothing_and_says_so(
+    qwen3_folder: Path, teacher: Path, items: list[TrainItem]
+) -> None:
+    choice = Choice(correction=importance(threshold=(1e6, 2e6)))
+    with started(qwen3_folder, **settings(choice, teacher)) as made:
+        before = {name: tensor.full_tensor().clone() for name, tensor in named_tensors(made._policy).items()}
+        result = made.step(train_batch(items))
+        after = {name: tensor.full_tensor() for name, tensor in named_tensors(made._policy).items()}
+    assert result.applied
+    assert (result.metrics["policy/loss"], result.metrics["policy/grad_norm"]) == (0.0, 0.0)
+    assert result.metrics["correction/left_out_rate"] == 1.0
+    assert_equal_weights(after, before, atol=0)
 
 
 def test_the_kl_coefficient_is_steered_by_applied_steps_only(
