@@ -23,11 +23,20 @@ from every_algorithm import (
 )
 from molt_plugin_estimators import spec as estimators
 from molt_plugin_fsdp.model import named_tensors
-from tiny_trainer import assert_equal_weights, started, train_batch, window_of
+from tiny_trainer import (
+    assert_equal_weights,
+    plain_logprobs,
+    plain_model,
+    started,
+    train_batch,
+    window_of,
+)
 from torch import Tensor
 
+from molt_core.api.estimator import FloatVector, RewardBatch, SumOverRanks, TokenAdvantages, TokenRollouts
+from molt_core.api.trainer import TrainerParts
 from molt_core.errors import RunError
-from molt_core.experience import TrainItem
+from molt_core.experience import Segment, TrainItem
 
 each_choice = pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
 
@@ -196,11 +205,65 @@ def test_the_first_values_are_0_and_their_loss_is_half_the_mean_square_of_the_re
     assert found == pytest.approx(float((returns**2).mean()) / 2, rel=1e-4)
 
 
+def test_gspo_clips_the_geometric_mean_of_a_rollout_s_ratios(
+    qwen3_folder: Path, teacher: Path, items: list[TrainItem]
+) -> None:
+    with started(qwen3_folder, **settings(CHOICES["gspo"], teacher)) as made:
+        found = made.step(train_batch(items)).metrics
+    model = plain_model(qwen3_folder)
+    total, num_clipped = 0.0, 0
+    for item in items:
+        with torch.no_grad():
+            new = plain_logprobs(model, item.segment).numpy()
+        ratio = float(np.exp((new - item.segment.logprobs[item.segment.sampled]).mean()))
+        bounded = min(max(ratio, 0.95), 1.05)
+        terms = ratio * item.advantage, bounded * item.advantage
+        total -= len(new) * min(terms)
+        num_clipped += len(new) * (terms[1] < terms[0])
+    num_tokens = sum(item.rollout_tokens for item in items)
+    assert found["policy/loss"] == pytest.approx(total / num_tokens, abs=1e-5)
+    assert found["policy/clip_ratio"] == pytest.approx(num_clipped / num_tokens)
+
+
+class Recorder:
+    """An estimator for tokens that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.seen: list[TokenRollouts] = []
+
+    def advantages(self, batch: RewardBatch) -> FloatVector:
+        return batch.rewards
+
+    def token_advantages(self, rollouts: TokenRollouts, sum_over_ranks: SumOverRanks) -> TokenAdvantages:
+        self.seen.append(rollouts)
+        return TokenAdvantages(advantages=rollouts.rewards)
+
+
+def test_estimators_see_tokens_in_the_order_of_sampling_when_a_history_was_rewritten(
+    qwen3_folder: Path,
+) -> None:
+    longer, shorter = (
+        Segment.from_turn(np.arange(3, 3 + size), [9, 8], [-1.0, -2.0], [0, 0]) for size in (6, 2)
+    )
+    first, second = (
+        TrainItem(
+            segment=segment, advantage=0.0, rollout_index=0, group_index=0, rollout_tokens=4, group_tokens=4,
+            segment_index=number, token_rewards=np.array(rewards, np.float32),
+        )
+        for number, segment, rewards in ((0, longer, [1, 2]), (1, shorter, [3, 4]))
+    )  # fmt: skip
+    recorder = Recorder()
+    parts = TrainerParts(loss=CHOICES["returns"].parts().loss, estimator=recorder)
+    with started(qwen3_folder, parts=parts) as made:
+        made.step(train_batch([second, first]))
+    (seen,) = recorder.seen
+    assert seen.rewards.tolist() == [1, 2, 3, 4]
+    assert seen.starts.tolist() == [0, 4]
+
+
 def test_distillation_reports_the_distance_to_the_teacher(
     qwen3_folder: Path, teacher: Path, items: list[TrainItem]
 ) -> None:
-    from tiny_trainer import plain_logprobs, plain_model
-
     with started(qwen3_folder, **settings(CHOICES["distillation"], teacher)) as made:
         found = made.step(train_batch(items)).metrics["estimator/kl"]
     models = [plain_model(folder) for folder in (qwen3_folder, teacher)]
