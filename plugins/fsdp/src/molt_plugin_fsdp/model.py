@@ -15,6 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from molt_core.api.model_loading import MODEL_LOADING
 from molt_core.errors import RunError
 from molt_plugin_fsdp.policy import Policy
 
@@ -28,9 +29,10 @@ def load_model(source: str) -> PreTrainedModel:
     Raises:
         RunError: weights are missing or don't fit, or the model is of a kind that would be trained wrongly.
     """
-    model, report = AutoModelForCausalLM.from_pretrained(
-        source, dtype=torch.float32, attn_implementation="sdpa", output_loading_info=True
-    )
+    with MODEL_LOADING:
+        model, report = AutoModelForCausalLM.from_pretrained(
+            source, dtype=torch.float32, attn_implementation="sdpa", output_loading_info=True
+        )
     not_loaded = sorted(report["missing_keys"]) + sorted(str(key) for key in report["mismatched_keys"])
     if not_loaded:
         raise RunError(

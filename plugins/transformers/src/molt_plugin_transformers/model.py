@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils.logging import disable_progress_bar
 
+from molt_core.api.model_loading import MODEL_LOADING
 from molt_core.api.weights import Shape
 
 
@@ -31,7 +32,8 @@ class Model:
             ValueError: it is of a kind that this engine can't decode.
         """
         disable_progress_bar()
-        module = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
+        with MODEL_LOADING:
+            module = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
         if module._is_stateful:
             raise ValueError(
                 f"{type(module).__name__} keeps a recurrent state; only KV caches are understood"
