@@ -44,7 +44,7 @@ def train(
         hooks.notify(event)
 
     try:
-        asyncio.run(wire.run(plan, opened.model, folder, notify, tasks, rest))
+        asyncio.run(wire.run(plan, opened.model, folder, notify, tasks, rest, hooks))
     finally:
         for line in hooks.close():
             console.note(line)

@@ -18,6 +18,7 @@ from molt_core.api.events import Event, RunStarted
 from molt_core.api.executor import ActorRequest, Executor, Handle
 from molt_core.api.run_options import RunOptions
 from molt_core.api.shaping import Limits
+from molt_core.api.trainer import Stateful
 from molt_core.data.rows import is_file_or_hub, read_rows
 from molt_core.data.tasks import EnvironmentTasks, RowTasks, Task, TaskSource
 from molt_core.errors import Interrupted
@@ -62,6 +63,7 @@ async def run(
     notify: Callable[[Event], None],
     tasks: Tasks,
     rest: Rest | None = None,
+    hooks: Stateful | None = None,
 ) -> str:
     """Run the whole loop, or the rest of it. Returns its outcome; raises what the loop raises."""
     options = plan.run_options()
@@ -85,7 +87,6 @@ async def run(
                 payloads = await policy.load(rest.checkpoint, state.payloads)
                 now_s = asyncio.get_running_loop().time()
                 resumed = Resumed(state=state.resumed(payloads, now_s), tasks=tasks.in_flight)
-            notify(RunStarted(run_folder=folder.path, plan=plan.to_dict(), step=step))
             parts = LoopParts(
                 sampler=RemoteSampler(actors.workers, options.engines),
                 policy=policy,
@@ -98,6 +99,7 @@ async def run(
                 top_logprobs=plan.top_logprobs,
                 ledger=ledger,
                 notify=notify,
+                hooks=hooks,
                 stop=stop,
                 resumed=resumed,
                 group_filter=plan.optional("filters"),
@@ -105,7 +107,10 @@ async def run(
                     "shapers", Limits(max_tokens=options.max_tokens, max_length=model.max_length)
                 ),
             )
-            return await Controller(options, parts).run()
+            controller = Controller(options, parts)
+            # after that, because a hook must have what it remembered before it is told of anything
+            notify(RunStarted(run_folder=folder.path, plan=plan.to_dict(), step=step))
+            return await controller.run()
     finally:
         if policy is not None:
             policy.close()

@@ -305,11 +305,12 @@ class Controller:
                 part.restore(state.parts[name])
 
     def _stateful(self) -> Iterator[tuple[str, Stateful]]:
-        """What the loop itself calls and what remembers earlier steps."""
+        """What remembers earlier steps, of all that the loop itself calls."""
         parts: dict[str, object] = {
             "estimator": self._parts.estimator,
             "filter": self._parts.group_filter,
             "shaper": self._parts.shaper,
+            "hooks": self._parts.hooks,
         }
         for name, part in parts.items():
             if isinstance(part, Stateful):

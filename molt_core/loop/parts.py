@@ -9,6 +9,7 @@ from attrs import frozen
 from molt_core.api.estimator import Estimator
 from molt_core.api.events import Event
 from molt_core.api.shaping import Filter, Shaper
+from molt_core.api.trainer import Stateful
 from molt_core.data.tasks import Task, TaskSource
 from molt_core.loop.ports import Policy, Sampler
 from molt_core.loop.state import LoopState
@@ -42,5 +43,7 @@ class LoopParts:
     shaper: Shaper | None = None
     ledger: Ledger
     notify: Callable[[Event], None]
+    hooks: Stateful | None = None
+    """Those of whom `notify` tells."""
     stop: StopSignal
     resumed: Resumed | None = None

@@ -51,7 +51,7 @@ class LoopState:
     tasks_in_flight: tuple[tuple[str, int], ...]
     """Task id and epoch of each group in flight, in the buffer's order."""
     parts: Mapping[str, Any]
-    """State of estimator, filter and shaper, where they have one."""
+    """State of estimator, filter, shaper and hooks, where they have one."""
     clock_s: float
     """The loop's clock at this instant."""
 

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from molt_core.api.events import Event, RolloutFinished
 from molt_core.api.findings import Finding
@@ -35,7 +35,7 @@ class Hooks:
     """The chosen observers and the thread that serves them."""
 
     def __init__(self, observers: Iterable[tuple[str, object]], *, queue_size: int = QUEUE_SIZE) -> None:
-        """Check and register `(owner, observer)` pairs; the owner names the observer in messages.
+        """Check and register `(owner, observer)` pairs; the owner, `NAME (DIST VERSION)`, is for messages.
 
         Raises:
             ConfigError: observers that can't be registered, with all findings.
@@ -71,6 +71,16 @@ class Hooks:
                 return
             self._queue.append(event)
             self._changed.notify()
+
+    def state(self) -> dict[str, Any]:
+        """What observers remembered after the last event that each was told, by their names; for a checkpoint."""
+        return {_name(observer): observer.state for observer in self._observers if observer.state is not None}
+
+    def restore(self, states: Mapping[str, Any]) -> None:
+        """The inverse, before the first event. Observers that were not there then are left as they are."""
+        for observer in self._observers:
+            if _name(observer) in states:
+                observer.restore(states[_name(observer)])
 
     def close(self, deadline_s: float = CLOSE_DEADLINE_S) -> tuple[str, ...]:
         """Deliver what is queued, wait at most `deadline_s` for it, and return lines for the end of the run.
@@ -121,3 +131,8 @@ class Hooks:
             slowest = max(self._observers, key=lambda observer: observer.seconds)
             lost = ", ".join(f"{count} {name}" for name, count in sorted(self._lost.items()))
             yield f"hooks were slower than the run and missed {lost}; most time went to {slowest.owner}"
+
+
+def _name(observer: Observer) -> str:
+    """Without distribution and version, which may change until a run is resumed."""
+    return observer.owner.partition(" (")[0]

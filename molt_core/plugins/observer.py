@@ -6,10 +6,12 @@ No threads and no queue: `molt_core.plugins.hooks` has those.
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import re
 import time
-from typing import Final, get_args
+from collections.abc import Callable, Mapping
+from typing import Any, Final, get_args
 
 import pluggy
 from attrs import define, field
@@ -17,6 +19,7 @@ from attrs import define, field
 from molt_core.api.events import Event
 from molt_core.api.findings import error
 from molt_core.api.hookspecs import PROJECT, HookSpecs
+from molt_core.api.trainer import Stateful
 from molt_core.errors import ConfigError
 from molt_core.plugins.names import nearest
 
@@ -44,6 +47,8 @@ class Observer:
     """Hook that is running now."""
     seconds: float = 0.0
     """Time spent in this observer, all hooks together."""
+    state: Mapping[str, Any] | None = None
+    """What it remembered after the last event; None if it remembers nothing. JSON values."""
     _logged: set[str] = field(factory=set, init=False)
 
     @property
@@ -60,14 +65,35 @@ class Observer:
         hook = HOOK_OF[type(event)]
         if self.switched_off or hook not in self.watches:
             return
-        self.busy_with, started = hook, time.monotonic()
-        try:
+
+        def call() -> None:
             getattr(self.manager.hook, hook)(event=event)
+            if (memory := self._memory) is not None:
+                # a copy that can be saved: the observer goes on while a checkpoint is written
+                self.state = json.loads(json.dumps(memory.state(), allow_nan=False))
+
+        self._isolated(hook, call)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Give back what `state` was in an earlier process; before the first event."""
+        if (memory := self._memory) is not None:
+            self.state = state
+            self._isolated("restore", lambda: memory.restore(state))
+
+    @property
+    def _memory(self) -> Stateful | None:
+        plugin = self.manager.get_plugin(self.owner)
+        return plugin if isinstance(plugin, Stateful) else None
+
+    def _isolated(self, what: str, call: Callable[[], None]) -> None:
+        self.busy_with, started = what, time.monotonic()
+        try:
+            call()
             self.failures_in_a_row = 0
         # isolation point: an observer may raise anything, sys.exit included, and the thread must go on.
         # KeyboardInterrupt can't arrive here: Python delivers it to the main thread only.
         except BaseException as failure:  # noqa: BLE001
-            self._failed(hook, failure)
+            self._failed(what, failure)
         self.busy_with, self.seconds = "", self.seconds + time.monotonic() - started
 
     def _failed(self, hook: str, failure: BaseException) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
 import threading
+from pathlib import Path
 
 import pytest
 
-from molt_core.api.events import RolloutFinished, RunFinished, StepFinished
+from molt_core.api.events import RolloutFinished, RunFinished, RunStarted, StepFinished
 from molt_core.api.hookspecs import hookimpl
 from molt_core.errors import ConfigError
 from molt_core.plugins.hooks import Hooks
@@ -185,3 +187,66 @@ def test_without_observers_there_is_no_thread():
     hooks.notify(step(1))
     assert threading.active_count() == running
     assert hooks.close() == ()
+
+
+class Tracker:
+    """Goes on with the run of a tracking service, whose id it remembers."""
+
+    def __init__(self) -> None:
+        self.run_id: str | None = None
+        self.log: list[object] = []
+
+    @hookimpl
+    def molt_run_started(self, event):
+        self.run_id = self.run_id or f"id of {event.run_folder}"
+        self.log.append(self.run_id)
+
+    @hookimpl
+    def molt_step_finished(self, event):
+        self.log.append(event)
+
+    def state(self):
+        return {"run_id": self.run_id}
+
+    def restore(self, state):
+        self.log.append("restored")
+        self.run_id = state["run_id"]
+
+
+def started(folder: str) -> RunStarted:
+    return RunStarted(run_folder=Path(folder), plan={})
+
+
+def test_what_an_observer_remembers_comes_back_before_the_run_starts_again_whatever_its_version():
+    hooks = Hooks([("tracker (acme 1.0)", Tracker()), ("recorder (acme 1.0)", Recorder())])
+    hooks.notify(started("first"))
+    hooks.close()
+    state = json.loads(json.dumps(hooks.state()))
+    assert state == {"tracker": {"run_id": "id of first"}}
+
+    tracker = Tracker()
+    hooks = Hooks([("tracker (acme 1.1)", tracker), ("new (acme 1.1)", Tracker())])
+    hooks.restore(state)
+    hooks.notify(started("second"))
+    hooks.close()
+    assert tracker.log == ["restored", "id of first"]
+    assert hooks.state()["tracker"] == {"run_id": "id of first"}
+    assert hooks.state()["new"] == {"run_id": "id of second"}
+
+
+def test_a_state_that_cannot_be_saved_or_restored_is_reported_and_costs_no_checkpoint():
+    class Odd(Tracker):
+        def state(self):
+            return {"run_id": object()}
+
+    class Forgetful(Tracker):
+        def restore(self, state):
+            raise KeyError("run")
+
+    hooks = Hooks([("forgetful (acme 1.0)", Forgetful()), ("odd (acme 1.0)", Odd())])
+    hooks.restore({"forgetful": {"run_id": "7"}})
+    hooks.notify(step(1))
+    forgetful, odd = hooks.close()
+    assert "hook forgetful (acme 1.0) failed 1 times; last: restore raised KeyError: 'run'" in forgetful
+    assert "hook odd (acme 1.0) failed 1 times; last: molt_step_finished raised TypeError" in odd
+    json.dumps(hooks.state())
