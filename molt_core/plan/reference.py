@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from molt_core.api.facts import REFERENCE_MODEL
 from molt_core.api.findings import Finding, error
 from molt_core.api.plan_view import PlanView
+from molt_core.api.tokens import token_difference
 from molt_core.plan.model_facts import is_hub_id, model_folder, read_json
 
 
@@ -49,18 +49,10 @@ SAME_TOKENIZER = "a reference of the same family, which has the same tokenizer"
 
 
 def different_tokens(model: Path, reference: Path) -> str:
-    return f"{model} and --reference {reference} number their tokens differently; log-probs can't be compared"
+    why = token_difference(model, reference)
+    return f"log-probs of {model} and of --reference {reference} can't be compared: {why}"
 
 
 def same_tokens(model: Path, reference: Path) -> bool:
-    """Whether both folders' tokenizers give equal ids to equal pieces; True where a file is missing."""
-    paths = [folder / "tokenizer.json" for folder in (model, reference)]
-    if not all(path.is_file() for path in paths) or paths[0].read_bytes() == paths[1].read_bytes():
-        return True
-    first, second = (_pieces(read_json(path)) for path in paths)
-    return bool(first == second)
-
-
-def _pieces(tokenizer: dict[str, Any]) -> Any:
-    inner = tokenizer.get("model")
-    return inner.get("vocab") if isinstance(inner, dict) else None
+    """Whether each token of the model is the same token of the reference, as far as their files say."""
+    return not token_difference(model, reference)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from molt_core.config.parse import configure
+from molt_core.errors import PreflightError
 from molt_core.launch.model_process import cache_root
 from molt_core.launch.prepared_model import prepare_model
 from molt_core.plan.check import check
@@ -52,6 +53,19 @@ def test_the_run_learns_length_and_end_tokens_from_the_folder(tmp_path, monkeypa
 
     assert model.max_length == 99
     assert len(model.end_token_ids) == 1
+
+
+def test_a_reference_with_other_tokens_than_a_packaged_model_is_refused_once_that_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOLT_CACHE", str(tmp_path / "cache"))
+    reference = tmp_path / "reference"
+    reference.mkdir()
+    (reference / "config.json").write_text('{"vocab_size": 9999}')
+    (reference / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}}}')
+    plan = plan_of("--model", "tiny", "--reference", str(reference), "--loss.kl-coef", "0.1")
+    with pytest.raises(PreflightError, match="can't be compared: .* is token .* of the model"):
+        prepare_model(plan)
 
 
 def test_the_cache_root_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

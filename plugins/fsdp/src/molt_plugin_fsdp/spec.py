@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from molt_core.api.facts import CRITIC, SAMPLED_LOGPROBS, Facts
 from molt_core.api.findings import Finding, error
 from molt_core.api.options import option, options
 from molt_core.api.spec import TrainerSpec
+from molt_core.api.tokens import token_difference
 
 if TYPE_CHECKING:
     from molt_core.api.plan_view import PlanView
@@ -59,11 +61,16 @@ def critic_has_a_use(view: PlanView) -> Iterator[Finding]:
         yield Finding("warning", "FSDP1", message, tuple(map(view.source, given)), "--estimator gae")
     (part,) = view.parts["trainers"]
     model: str = part.options.critic_model
+    said = view.source("trainer.critic_model")
     if model and not os.path.isdir(model) and not _HUB_ID.fullmatch(model):
         message = f"critic_model {model} is neither a folder nor the id of a model"
-        yield error(
-            "FSDP2", message, view.source("trainer.critic_model"), fix="--trainer.critic-model FOLDER"
-        )
+        yield error("FSDP2", message, said, fix="--trainer.critic-model FOLDER")
+    if os.path.isdir(model) and os.path.isdir(view.run.model):
+        why = token_difference(Path(view.run.model), Path(model))
+        if why:
+            message = f"the critic {model} would read the policy's tokens as others: {why}"
+            fix = "a critic model of the same family, or leave --trainer.critic-model out"
+            yield error("FSDP3", message, view.source("model"), said, fix=fix)
 
 
 FSDP: Final = TrainerSpec(
