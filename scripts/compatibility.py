@@ -33,6 +33,7 @@ LOSSES: Final[dict[str, tuple[str, ...]]] = {"ppo": (), "gspo": (), "cispo": (),
 CORRECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "none": (), "importance": ("--correction", "importance"), "score-centering": ("--correction", "score-centering"),
 }  # fmt: skip
+REWARDS: Final = {"dynamic": "--filter", "varied": "--filter", "penalties": "--shaper"}
 HEAD: Final = """\
 # What goes together
 
@@ -86,7 +87,9 @@ def tables() -> tuple[Table, ...]:
             ),
         ),
         Table(
-            "Estimator and loss", "`topk_reverse_kl` learns from the teacher alone: advantages play no part.",
+            "Estimator and loss",
+            "`topk_reverse_kl` learns from the teacher alone, so an estimator beside it must ask for nothing, as the\n"
+            "default does, or for the teacher.",
             "`--estimator`",
             tuple(
                 Cell(estimator, f"`{loss}`", (*_estimator(estimator), *_loss(loss)))
@@ -98,6 +101,13 @@ def tables() -> tuple[Table, ...]:
             tuple(
                 Cell(estimator, f"`{name}`", (*_estimator(estimator), *flags))
                 for estimator in ESTIMATORS for name, flags in CORRECTIONS.items() if name != "none"
+            ),
+        ),
+        Table(
+            "Estimator, filter and shaper", "", "`--estimator`",
+            tuple(
+                Cell(estimator, f"`{name}`", (*_estimator(estimator), flag, name))
+                for estimator in ESTIMATORS for name, flag in REWARDS.items()
             ),
         ),
         Table(

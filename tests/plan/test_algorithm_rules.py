@@ -105,6 +105,18 @@ BAD = {
         "--loss topk_reverse_kl --reference org/teacher --correction importance", "M201", "molt-plugin-losses",
         "--loss topk_reverse_kl --reference org/teacher",
     ),
+    "top-k distillation beside a critic": (
+        "--loss topk_reverse_kl --reference org/teacher --estimator gae", "LOSS5", "'gae'",
+        "--loss topk_reverse_kl --reference org/teacher --estimator on_policy_distill",
+    ),
+    "top-k distillation beside rewards that are compared": (
+        "--loss topk_reverse_kl --reference org/teacher --estimator grpo", "LOSS5", "'grpo'",
+        "--loss ppo --estimator grpo",
+    ),
+    "top-k distillation beside returns of tokens": (
+        "--loss topk_reverse_kl --reference org/teacher --estimator reinforce++ --estimator.gamma 0.9", "LOSS5",
+        "'reinforce++'", "--loss topk_reverse_kl --reference org/teacher --estimator reinforce++",
+    ),
     "k1 against the sampler": (
         "--loss.kl-coef 0.1 --loss.kl-form k1 --loss.kl-reference sampler", "LOSS1", "--loss.kl-form",
         "--loss.kl-coef 0.1 --loss.kl-form k3 --loss.kl-reference sampler",
@@ -136,6 +148,14 @@ BAD = {
     "both penalties on long replies": (
         "--shaper penalties --shaper.overlong-buffer 16 --shaper.stop-coef 0.5", "M122",
         "--shaper.overlong-buffer", "--shaper penalties --shaper.stop-coef 0.5",
+    ),
+    "penalties beside an estimator that sees no rewards": (
+        "--shaper penalties --shaper.stop-coef 0.5 --estimator on_policy_distill --reference org/teacher", "SHAPE1",
+        "'on_policy_distill'", "--filter varied --estimator on_policy_distill --reference org/teacher",
+    ),
+    "penalties beside a loss that sees no rewards": (
+        "--shaper penalties --loss topk_reverse_kl --reference org/teacher", "SHAPE1", "'topk_reverse_kl'",
+        "--loss topk_reverse_kl --reference org/teacher",
     ),
     "an unknown estimator": ("--estimator grpoo", "M101", "grpoo", "--estimator grpo"),
 }  # fmt: skip

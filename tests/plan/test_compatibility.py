@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -60,9 +61,19 @@ def test_the_document_has_these_cells_only_and_is_up_to_date() -> None:
 
 @pytest.mark.parametrize(
     ("slot", "names"),
-    [("estimators", SCRIPT.ESTIMATORS), ("losses", SCRIPT.LOSSES), ("corrections", SCRIPT.CORRECTIONS)],
+    [
+        ("estimators", SCRIPT.ESTIMATORS),
+        ("losses", SCRIPT.LOSSES),
+        ("corrections", SCRIPT.CORRECTIONS),
+        ("filters", [name for name, flag in SCRIPT.REWARDS.items() if flag == "--filter"]),
+        ("shapers", [name for name, flag in SCRIPT.REWARDS.items() if flag == "--shaper"]),
+    ],
 )
-def test_every_algorithm_is_in_it(slot: str, names: dict[str, Any]) -> None:
-    ours = {"molt-plugin-estimators", "molt-plugin-losses"}
+def test_every_algorithm_is_in_it(slot: str, names: Iterable[str]) -> None:
+    ours = {"molt-plugin-estimators", "molt-plugin-losses", "molt-plugin-shaping"}
     installed = {one.name for one in scan().candidates if one.slot == slot and one.dist in ours}
     assert installed == set(names) - {"none"}
+    text = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
+    assert [name for name in installed if f"`{name}`" not in text] == [], (
+        "docs/algorithms.md says what each does"
+    )

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from molt_core.api.facts import (
     CENTERING_TERM,
     CORRECTED,
+    CRITIC,
     ENTROPY_GRADIENT,
     REFERENCE_MODEL,
     ROLLOUT_RATIO,
     SAMPLED_LOGPROBS,
     TEACHER,
+    TOKEN_ADVANTAGES,
     TOP_LOGPROBS,
     Facts,
 )
 from molt_core.api.findings import Finding, Source, error
 from molt_core.api.options import option, options
-from molt_core.api.spec import LossSpec
+from molt_core.api.spec import EstimatorSpec, LossSpec
 
 if TYPE_CHECKING:
     from molt_core.api.plan_view import PlanView
@@ -133,6 +135,29 @@ def rollout_ratio_is_left(view: PlanView) -> Iterator[Finding]:
         )
 
 
+def advantages_have_a_use(view: PlanView) -> Iterator[Finding]:
+    """The loss reads no advantages: an estimator may be there that asks for nothing, or for the teacher only."""
+    for part in view.parts.get(EstimatorSpec.slot, ()):
+        assert isinstance(part.spec, EstimatorSpec)
+        facts = part.spec.facts(part.options)
+        if CRITIC in facts.provides:
+            pains = "train a critic"
+        elif part.spec.needs_groups:
+            pains = "compare the rollouts of a prompt"
+        elif TOKEN_ADVANTAGES in facts.provides and TEACHER not in facts.needs:
+            pains = "work out an advantage for each token"
+        else:
+            continue
+        yield error(
+            "LOSS5",
+            "loss 'topk_reverse_kl' learns from the teacher alone: "
+            f"estimator {part.spec.name!r} would {pains} for nothing",
+            Source(part.spec.summary, part.owner),
+            Source(TOPK_REVERSE_KL.summary),
+            fix="--estimator on_policy_distill; or --loss ppo, to learn from rewards",
+        )
+
+
 RULES: Final = (kl_makes_sense, kl_is_steered_from_something)
 
 PPO: Final = LossSpec(
@@ -177,4 +202,5 @@ TOPK_REVERSE_KL: Final = LossSpec(
         refuses={CORRECTED},
         top_logprobs=made.top_k,
     ),
+    rules=(advantages_have_a_use,),
 )

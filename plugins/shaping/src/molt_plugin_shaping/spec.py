@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Literal
 
-from molt_core.api.facts import GROUPED_SAMPLES, Facts
+from molt_core.api.facts import GROUPED_SAMPLES, TEACHER, Facts
+from molt_core.api.findings import Finding, Source, error
 from molt_core.api.options import NoOptions, option, options
 from molt_core.api.spec import FilterSpec, ShaperSpec
+
+if TYPE_CHECKING:
+    from molt_core.api.plan_view import PlanView
 
 
 @options
@@ -46,6 +51,17 @@ class PenaltyOptions:
             )
 
 
+def rewards_are_learned_from(view: PlanView) -> Iterator[Finding]:
+    """Where a teacher says what a token is worth, shaped rewards train nothing."""
+    for part in (*view.parts.get("estimators", ()), *view.parts.get("losses", ())):
+        if TEACHER in part.spec.facts(part.options).needs:
+            who = f"{part.spec.flag} {part.spec.name!r}"
+            message = f"shaper 'penalties' changes rewards, and {who} learns from the teacher, not from them"
+            because = Source(part.spec.summary, part.owner)
+            yield error("SHAPE1", message, because, fix="leave --shaper out; a filter still chooses prompts")
+            return
+
+
 DYNAMIC: Final = FilterSpec(
     name="dynamic",
     summary="drops prompts that are solved always or never, by their mean reward",
@@ -70,4 +86,5 @@ PENALTIES: Final = ShaperSpec(
     api=1,
     factory="molt_plugin_shaping.penalties:Penalties",
     options=PenaltyOptions,
+    rules=(rewards_are_learned_from,),
 )
