@@ -31,8 +31,8 @@ from molt_core.loop.state import LoopState
 from molt_core.loop.stop import StopSignal
 from molt_core.report.ledger import Ledger
 from molt_core.testing import fake_tasks
-from molt_core.testing.by_hand import PolicyByHand, SamplerByHand
 from molt_core.testing.clock import VirtualTimeLoop
+from tests.loop.by_hand import PolicyByHand, SamplerByHand
 
 TOKENS = 2
 """That each rollout samples."""
