@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from molt_core.report.json_lines import read_json_lines
+from tests.road.forked import Forked
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TIMEOUT_S = 240
@@ -26,18 +27,23 @@ class Run:
     found by an environment variable, wherever they are."""
 
     def __init__(
-        self, folder: Path, *words: str, env: dict[str, str] | None = None, command: str = "run"
-    ) -> None:
+        self, folder: Path, *words: str, env: dict[str, str] | None = None, command: str = "run", forked: bool = False
+    ) -> None:  # fmt: skip
+        """Args: forked: begin with the imports done; for runs of one process."""
         self.folder = folder / "run"
         self._mark = uuid.uuid4().hex
         new = ("--output-dir", str(folder), "--run-name", "run")
         again = command in ("resume", "replay")
         words = (str(self.folder), *words) if again else (*words, *new)
-        self._process = subprocess.Popen(
-            [str(Path(sys.executable).with_name("molt")), command, *words],
-            env={**(env or os.environ), MARK: self._mark}, cwd=ROOT, text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+        self._process: subprocess.Popen[str] | Forked
+        if forked:
+            self._process = Forked([command, *words], ROOT)
+        else:
+            self._process = subprocess.Popen(
+                [str(Path(sys.executable).with_name("molt")), command, *words],
+                env={**(env or os.environ), MARK: self._mark}, cwd=ROOT, text=True, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
 
     def processes(self, name: str = "") -> list[psutil.Process]:
         """Living processes of the run whose command line contains `name`."""
@@ -45,13 +51,12 @@ class Run:
         for process in psutil.process_iter():
             try:
                 alive = process.status() != psutil.STATUS_ZOMBIE
-                if (
-                    alive
-                    and process.environ().get(MARK) == self._mark
-                    and name in " ".join(process.cmdline())
-                ):
+                ours = (
+                    os.getsid(process.pid) == self._process.pid or process.environ().get(MARK) == self._mark
+                )
+                if alive and ours and name in " ".join(process.cmdline()):
                     found.append(process)
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
+            except (psutil.NoSuchProcess, psutil.AccessDenied, ProcessLookupError):
                 continue
         return found
 
@@ -110,7 +115,8 @@ def start(tmp_path: Path) -> Iterator[object]:
     started: list[Run] = []
 
     def begin(*words: str, env: dict[str, str] | None = None, command: str = "run") -> Run:
-        started.append(Run(tmp_path, *words, env=env, command=command))
+        one_process = env is None and {"local", "transformers"} <= set(words)
+        started.append(Run(tmp_path, *words, env=env, command=command, forked=one_process))
         return started[-1]
 
     yield begin

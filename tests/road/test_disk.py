@@ -38,7 +38,7 @@ def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 def test_a_full_disk_ends_the_run_with_the_cause_and_the_last_good_checkpoint(disk):
     # each checkpoint of the tiny model has 2.4 MB, and the one before is removed only when the next is complete
     place = disk("size=6m")
-    run = Run(place, *FLAGS)
+    run = Run(place, *FLAGS, forked=True)
     try:
         code, output = run.wait()
         assert code == 4, output
@@ -50,13 +50,13 @@ def test_a_full_disk_ends_the_run_with_the_cause_and_the_last_good_checkpoint(di
         assert list((run.folder / "checkpoints").glob(".step_*")) == []
 
         disk("size=60m")
-        code, output = Run(place, command="resume").wait()
+        code, output = Run(place, command="resume", forked=True).wait()
         assert code == 0, output
         assert f"going on after step {found.state['step']}" in output
         assert [step["step"] for step in run.steps()] == [1, 2, 3, 4]
 
         disk("ro")
-        code, output = Run(place, "--steps", "9", command="resume").wait()
+        code, output = Run(place, "--steps", "9", command="resume", forked=True).wait()
         assert code == 3, output
         assert "can't be written" in output
         assert "Traceback" not in output

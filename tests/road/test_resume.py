@@ -35,7 +35,7 @@ def begin(folder: Path, *flags: str) -> Run:
     folder.mkdir(exist_ok=True)
     data = folder / "data.jsonl"
     shutil.copy(ROOT / "examples" / "tiny.jsonl", data)
-    return Run(folder, *OPTIONS, "--data", str(data), *flags)
+    return Run(folder, *OPTIONS, "--data", str(data), *flags, forked="vllm" not in flags)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def killed_and_resumed(
     for wanted in phases:
         seen.append(kill_while(run, wanted, chance))
         assert run.left_behind() == []
-        run = Run(folder, command="resume")
+        run = Run(folder, command="resume", forked="vllm" not in flags)
     code, output = run.wait()
     assert code == 0, output
     return run, seen
@@ -175,7 +175,7 @@ def test_with_vllm_on_a_cpu_the_bits_are_those_of_the_undisturbed_run_too(tmp_pa
 @pytest.mark.real
 def test_a_done_run_says_so_and_changes_nothing(undisturbed):
     before = {path: path.stat().st_mtime_ns for path in undisturbed.folder.rglob("*") if path.name != ".lock"}
-    again = Run(undisturbed.folder.parent, command="resume")
+    again = Run(undisturbed.folder.parent, command="resume", forked=True)
     code, output = again.wait()
 
     assert code == 0
@@ -186,7 +186,7 @@ def test_a_done_run_says_so_and_changes_nothing(undisturbed):
 
 @pytest.mark.real
 def test_replay_finds_every_recorded_step_equal_and_a_changed_batch_not(undisturbed, tmp_path):
-    code, output = Run(undisturbed.folder.parent, command="replay").wait()
+    code, output = Run(undisturbed.folder.parent, command="replay", forked=True).wait()
     assert code == 0, output
     assert "beginning with the model" in output
     assert output.count("loss, gradient norm and weights are equal") == EPOCH
@@ -196,7 +196,7 @@ def test_replay_finds_every_recorded_step_equal_and_a_changed_batch_not(undistur
     shutil.copytree(undisturbed.folder, copy, symlinks=True)
     batches = copy / "rollouts"
     shutil.copy(batches / "step_2.rank_0.safetensors", batches / "step_6.rank_0.safetensors")
-    code, output = Run(tmp_path, "--steps", "5-6", command="replay").wait()
+    code, output = Run(tmp_path, "--steps", "5-6", command="replay", forked=True).wait()
     assert code == 4, output
     assert "beginning after step 4" in output, "from the checkpoint before"
     assert "step 5: loss, gradient norm and weights are equal" in output
@@ -213,7 +213,7 @@ def test_changed_data_is_refused_before_anything_is_started_or_changed(undisturb
     plan = tmp_path / "run" / "plan.json"
     plan.write_text(plan.read_text().replace(str(undisturbed.folder.parent), str(tmp_path)))
     data.write_text(data.read_text().replace("1+2", "1+3", 1))
-    code, output = Run(tmp_path, "--steps", "8", command="resume").wait()
+    code, output = Run(tmp_path, "--steps", "8", command="resume", forked=True).wait()
 
     assert code == 2, output
     assert "the checkpoint was made with data of fingerprint" in output
