@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scripted_loop import ObjectReference, PlacesEngine, TimedPolicy, controller, summary_of
+from scripted_loop import ObjectReference, PlacesEngine, TimedPolicy, controller, fleet, summary_of
 
 from molt_core.api.events import Event, RolloutFinished, StepFinished
 from molt_core.api.run_options import RunOptions
@@ -29,7 +29,7 @@ from molt_core.data.tasks import Task
 from molt_core.experience import Outcome, Rollout, Segment, Window
 from molt_core.experience.codec import encode
 from molt_core.experience.rollout import summarize
-from molt_core.launch.remote import RemoteSampler
+from molt_core.launch.sampling import RemoteSampler
 from molt_core.loop.ports import ItemReference, RankShare, RolloutRequest
 from molt_core.testing import run_virtual
 
@@ -50,6 +50,13 @@ def memory_mb() -> float:
     return pages * resource.getpagesize() / 2**20
 
 
+class Engine:
+    """Known to the worker, which answers for it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
 class ScriptedWorker:
     """A worker that answers each rollout after three to five seconds; request and answer are pickled on their way."""
 
@@ -59,12 +66,14 @@ class ScriptedWorker:
         self.num_in_flight = 0
         self._random = random.Random(0)
 
-    async def call(self, method: str, request: RolloutRequest, engine: int) -> Any:
-        asked = pickle.dumps(request)
+    async def call(self, method: str, *args: Any) -> Any:
+        if method == "connect":
+            return None
+        asked = pickle.dumps(args)
         self.num_in_flight += 1
         await asyncio.sleep(3 + 2 * self._random.random())
         self.num_in_flight -= 1
-        return pickle.loads(pickle.dumps(summary_of(pickle.loads(asked), 0, 0)))
+        return pickle.loads(pickle.dumps(summary_of(pickle.loads(asked)[0], 0, 0)))
 
 
 def throughput(num_rollouts: int, folder: Path) -> bool:
@@ -91,8 +100,15 @@ def throughput(num_rollouts: int, folder: Path) -> bool:
         model="-", steps=num_rollouts // PER_STEP, group_size=GROUP, prompts_per_step=PROMPTS,
         max_staleness=STALENESS, eval_prompts=0,
     )  # fmt: skip
-    loop = controller(run, RemoteSampler([worker], 4), TimedPolicy(0.0), folder, watch)
-    asyncio.run(loop.run())
+
+    async def loop() -> None:
+        workers, engines = (
+            await fleet([worker]),
+            await fleet([Engine(f"engine-{index}") for index in range(4)]),
+        )
+        await controller(run, RemoteSampler(workers, engines), TimedPolicy(0.0), folder, watch).run()
+
+    asyncio.run(loop())
     rate = num_rollouts / (time.perf_counter() - clock["first"])
     growth = memory[-1] / memory[1]
     held = in_flight[1] / in_flight[0]
@@ -122,8 +138,9 @@ def num_bytes(num_tokens: int) -> tuple[int, dict[str, float]]:
     )  # fmt: skip
     items = tuple(
         ItemReference(
-            payload=ObjectReference(), segment=0, num_tokens=num_tokens, advantage=1.0 / (1 + index),
-            rollout_index=index, group_index=index // 8, rollout_tokens=sampled, group_tokens=8 * sampled,
+            payload=ObjectReference(), rollout_id=f"123456-{index}", segment=0, num_tokens=num_tokens,
+            advantage=1.0 / (1 + index), rollout_index=index, group_index=index // 8,
+            rollout_tokens=sampled, group_tokens=8 * sampled,
         )
         for index in range(64)
     )  # fmt: skip

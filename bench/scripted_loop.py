@@ -11,10 +11,12 @@ from typing import Any
 
 from molt_core.api.estimator import RewardBatch
 from molt_core.api.events import Event
+from molt_core.api.executor import ActorRequest
 from molt_core.api.run_options import RunOptions
 from molt_core.api.trainer import StepResult
 from molt_core.data.tasks import EnvironmentTasks
 from molt_core.experience import Outcome, RolloutSummary
+from molt_core.launch.fleet import Fleet
 from molt_core.loop.controller import Controller
 from molt_core.loop.parts import LoopParts
 from molt_core.loop.ports import Published, RankShare, RolloutRequest, Sampler
@@ -41,6 +43,22 @@ def summary_of(request: RolloutRequest, oldest: int, newest: int, num_tokens: in
         segment_sampled=(num_tokens,), oldest_version=oldest, newest_version=newest, info={"format": 1.0},
         prompt_text="p" * 256, reply_text="r" * 256, seconds=1.0, payload=ObjectReference(),
     )  # fmt: skip
+
+
+async def fleet(handles: Sequence[Any]) -> Fleet:
+    """These, as a fleet whose members never die."""
+
+    class Given:
+        async def spawn(self, request: ActorRequest) -> Any:
+            return next(each for each in handles if each.name == request.name)
+
+    async def ready(handle: Any) -> None: ...
+
+    requests = [ActorRequest(name=each.name, factory="-") for each in handles]
+    given: Any = Given()
+    made = Fleet(requests, given, prepare=ready, max_restarts=0, notify=lambda event: None)
+    await made.start()
+    return made
 
 
 class PlacesEngine:

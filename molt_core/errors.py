@@ -48,6 +48,21 @@ class RunError(MoltError):
         super().__init__(message)
 
 
+class ActorLost(RunError):
+    """A process of the run died, does not answer, or can't do its work any more. `actor` is its name."""
+
+    def __init__(self, message: str, *, actor: str = "", reason: str = "actor_died") -> None:
+        self.actor = actor
+        super().__init__(message, reason=reason)
+
+
+class ObjectLost(RunError):
+    """What a worker has left in the store is gone, with the machine or the process that kept it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reason="object_lost")
+
+
 class Interrupted(MoltError):
     """The user or a scheduler asked the run to stop; what was computed is saved."""
 

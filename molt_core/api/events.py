@@ -17,7 +17,7 @@ class RunStarted:
     plan: Mapping[str, Any]
     """The frozen plan, as in plan.json."""
     step: int = 0
-    """Steps that were done before, of a run that is resumed."""
+    """Steps that were done before, of a run that is resumed. What was told of later ones is told again."""
 
 
 @frozen(kw_only=True)
@@ -63,6 +63,25 @@ class EvalFinished:
 
 
 @frozen(kw_only=True)
+class ActorDied:
+    """An engine or worker is lost; what it was at is done again elsewhere."""
+
+    name: str
+    cause: str
+    restart_in_s: float | None
+    """Seconds until it is started again; None: not any more."""
+
+
+@frozen(kw_only=True)
+class ActorJoined:
+    """An engine or worker has come while the run goes on: one that had died, or had found no place before."""
+
+    name: str
+    seconds: float
+    """That its start took."""
+
+
+@frozen(kw_only=True)
 class RunFinished:
     outcome: str
     """`done`, `stopped_early`, `interrupted` or `failed`."""
@@ -81,5 +100,7 @@ Event = (
     | WeightsPublished
     | CheckpointSaved
     | EvalFinished
+    | ActorDied
+    | ActorJoined
     | RunFinished
 )

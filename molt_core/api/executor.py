@@ -40,9 +40,13 @@ class Handle(Protocol):
         """Run a method, sync or async, and return its result.
 
         Raises:
-            RunError: the actor died, or does not answer; the message names it and the cause.
+            ActorLost: the actor died; the message says how.
             Exception: what the method itself raised.
         """
+        ...
+
+    async def stop(self) -> None:
+        """Let it end in order if it can, and end it in any case."""
         ...
 
 
@@ -56,7 +60,18 @@ class Executor(Protocol):
         """Connect, and check that what the run needs is there. Raises PreflightError with numbers."""
         ...
 
-    async def spawn(self, request: ActorRequest) -> Handle: ...
+    async def spawn(self, request: ActorRequest) -> Handle:
+        """Start an actor; its process has built it when this returns.
+
+        Raises:
+            PreflightError: there is no place for it now.
+            Exception: what building it raised.
+        """
+        ...
+
+    async def retire(self, handle: Handle) -> None:
+        """Stop one actor, dead or alive, and forget it."""
+        ...
 
     async def stop(self) -> None:
         """Stop and await every actor. May be called twice."""
@@ -70,7 +85,9 @@ class Store(Protocol):
         """Returns a reference that pickles small."""
         ...
 
-    def get(self, reference: Any) -> bytes: ...
+    def get(self, reference: Any) -> bytes:
+        """Raises ObjectLost when whoever kept the bytes is gone."""
+        ...
 
     def node_address(self) -> str:
         """Where other actors reach this process: loopback, unless they are on several nodes."""

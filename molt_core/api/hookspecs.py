@@ -8,6 +8,11 @@
 Observers run one at a time on a thread of their own, in the order of their names, and must
 not depend on one another. One that raises is reported and, after three failures in a row,
 switched off; it never stops the run.
+
+A tracker that has to go on with the same run after `molt resume` remembers its id: an observer with
+`state()` and `restore(state)` (`molt_core.api.trainer.Stateful`) is asked for its state after each event
+that it is told, the last one goes into the checkpoint, and a resumed process gives it back before
+`molt_run_started`. Steps after that event's `step` will be told again.
 """
 
 from __future__ import annotations
@@ -47,6 +52,14 @@ class HookSpecs:
     @hookspec
     def molt_eval_finished(self, event: events.EvalFinished) -> None:
         """An evaluation ended."""
+
+    @hookspec
+    def molt_actor_died(self, event: events.ActorDied) -> None:
+        """An engine or worker is lost; the run goes on."""
+
+    @hookspec
+    def molt_actor_joined(self, event: events.ActorJoined) -> None:
+        """An engine or worker has come, or come back."""
 
     @hookspec
     def molt_run_finished(self, event: events.RunFinished) -> None:

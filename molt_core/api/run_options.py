@@ -49,6 +49,12 @@ class RunOptions:
         "bfloat16", help="compute dtype of engine and trainer; master weights stay float32"
     )
     engines: int = option(1, help="engine replicas", ge=1)
+    min_engines: int | None = option(
+        None, help="begin when so many engines are there; the others join when the cluster has a place", ge=1
+    )
+    max_restarts: int = option(
+        3, help="times within an hour that an engine or worker that died is started again", ge=0
+    )
     trainer_ranks: int = option(1, help="data-parallel trainer processes", ge=1)
     workers: int = option(1, help="environment worker processes", ge=1)
     threads: int | None = option(

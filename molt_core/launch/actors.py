@@ -6,6 +6,7 @@ import os
 
 from molt_core.api.executor import ActorRequest
 from molt_core.api.run_options import RunOptions
+from molt_core.launch.engine_host import engine_name
 from molt_core.launch.prepared_model import PreparedModel
 from molt_core.plan.plan import Plan
 
@@ -43,7 +44,7 @@ def engine_requests(plan: Plan, model: PreparedModel) -> list[ActorRequest]:
     concurrency = max(in_flight, evaluated) if run.max_staleness == 0 else in_flight + evaluated
     return [
         ActorRequest(
-            name=f"engine-{index}",
+            name=engine_name(index),
             factory="molt_core.launch.engine_host:EngineHost",
             args=(
                 plan.to_json(),

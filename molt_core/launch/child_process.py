@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from molt_core.api.executor import ActorRequest, Store
-from molt_core.errors import RunError
+from molt_core.errors import ActorLost
 from molt_core.plugins.factory import import_object
 
 STOP_TIMEOUT_S = 20
@@ -40,8 +40,8 @@ class ChildProcess:
             result, error = self._pipe.recv()
         except (EOFError, OSError) as gone:
             self._process.join(1)
-            raise RunError(
-                f"{self.name} died during {method}(), exit code {self._process.exitcode}", reason="actor_died"
+            raise ActorLost(
+                f"{self.name} died during {method}(), exit code {self._process.exitcode}", actor=self.name
             ) from gone
         if error is not None:
             raise error

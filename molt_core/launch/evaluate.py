@@ -6,24 +6,23 @@ Each episode is written as it ends, so that a run which is stopped leaves what i
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import Sequence
 
 import attrs
 
 from molt_core.api.events import EvalFinished
-from molt_core.api.executor import Handle
 from molt_core.api.findings import Finding, error
 from molt_core.config.parse import Configuration
 from molt_core.data.tasks import Task
-from molt_core.errors import ConfigError, RunError, first_cause
+from molt_core.errors import ConfigError, ObjectLost, RunError, first_cause
 from molt_core.experience import RolloutSummary
 from molt_core.launch import wire
 from molt_core.launch.opening import Opened, open_run
-from molt_core.launch.remote import ANSWER_MARGIN_S, RemoteSampler, within
+from molt_core.launch.sampling import RemoteSampler
+from molt_core.launch.starting import running
 from molt_core.loop.evaluate import eval_tasks, evaluate
-from molt_core.loop.ports import RolloutRequest, Sampler
+from molt_core.loop.ports import RolloutRequest
 from molt_core.loop.stop import StopSignal
 from molt_core.plan.plan import Plan
 from molt_core.report.evaluation import episode, evaluation_lines
@@ -39,21 +38,22 @@ MOST_TASKS = 1_000_000
 class EpisodeSampler:
     """A sampler that writes down each rollout with its texts, and lets go of its tokens."""
 
-    def __init__(
-        self, sampler: Sampler, workers: Sequence[Handle], opened: Opened, num_episodes: int
-    ) -> None:
+    def __init__(self, sampler: RemoteSampler, opened: Opened, num_episodes: int) -> None:
         self._sampler = sampler
-        self._workers = itertools.cycle(workers)
         self._console = opened.console
         self._lines = JsonLines(opened.folder.episodes)
         self._num_episodes = num_episodes
         self._num_done = 0
 
     async def sample(self, request: RolloutRequest) -> RolloutSummary:
-        summary = await self._sampler.sample(request)
-        texts = {}
-        if summary.payload is not None:
-            texts = await within(ANSWER_MARGIN_S, next(self._workers), "texts", summary.payload)
+        while True:
+            summary = await self._sampler.sample(request)
+            try:
+                texts = {} if summary.payload is None else await self._sampler.texts(summary.payload)
+                break
+            except ObjectLost:
+                # its worker died in between; the episode is not counted yet
+                continue
         number = int(request.rollout_id.removeprefix(f"{request.group_id}-"))
         self._lines.write(episode(request.task.task_id, request.task.row, number, summary, texts))
         self._num_done += 1
@@ -114,9 +114,9 @@ def _tasks(plan: Plan) -> tuple[Task, ...]:
 async def _sample(plan: Plan, opened: Opened, tasks: Sequence[Task]) -> tuple[RolloutSummary, ...]:
     options = plan.run_options()
     stop = StopSignal()
-    async with wire.running(plan, opened.model, stop) as (_, actors):
-        remote = RemoteSampler(actors.workers, options.engines)
-        sampler = EpisodeSampler(remote, actors.workers, opened, len(tasks) * options.eval_samples)
+    async with running(plan, opened.model, stop, opened.console.on_event) as (_, actors):
+        remote = RemoteSampler(actors.workers, actors.engines)
+        sampler = EpisodeSampler(remote, opened, len(tasks) * options.eval_samples)
         try:
             return await stop.unless_stopped(
                 evaluate(tasks, sampler=sampler, run=options, max_tokens=options.max_tokens, label="eval")

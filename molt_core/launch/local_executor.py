@@ -72,6 +72,10 @@ class LocalExecutor:
         self._actors.append(actor)
         return actor
 
+    async def retire(self, handle: Handle) -> None:
+        self._actors = [each for each in self._actors if each is not handle]
+        await handle.stop()
+
     async def stop(self) -> None:
         actors, self._actors = self._actors, []
         results = await asyncio.gather(*(actor.stop() for actor in actors), return_exceptions=True)

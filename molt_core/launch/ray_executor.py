@@ -7,36 +7,56 @@ Ray's object store and trainers fetch them there, so the driver never sees their
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import socket
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.exceptions import (
+    GetTimeoutError,
+    ObjectLostError,
+    ObjectStoreFullError,
+    OutOfDiskError,
+    RayActorError,
+    RayTaskError,
+)
 
 from molt_core.api.executor import ActorRequest, Handle
 from molt_core.api.run_options import RunOptions
-from molt_core.errors import PreflightError, RunError
+from molt_core.errors import ActorLost, ObjectLost, PreflightError, RunError
 from molt_core.launch.local_executor import LOOPBACK
 from molt_core.launch.specs import RayOptions
 from molt_core.plugins.factory import import_object
 
 STOP_TIMEOUT_S = 30
 PROBE_TIMEOUT_S = 10
+FETCH_TIMEOUT_S = 300
+"""For the tokens of one rollout, from another node's memory or disk."""
 MAX_CALLS = 100_000
 """Calls in flight on one async actor; the loop bounds them, Ray must not."""
 NUM_LOG_LINES = 15
 
 
 class RayStore:
-    """References are Ray's own; bytes live in the node's shared memory."""
+    """References are Ray's own; bytes live in the node's shared memory, and on its disk when that is full."""
 
     def put(self, data: bytes) -> Any:
-        return ray.put(data)
+        try:
+            return ray.put(data)
+        except (ObjectStoreFullError, OutOfDiskError) as error:
+            raise RunError(
+                f"Ray's object store has no room for {len(data)} bytes: {first_line(error)}. Give it more memory "
+                "(--executor.object-store-mb for a local cluster) or disk (RAY_TMPDIR)",
+                reason="object_store_full",
+            ) from error
 
     def get(self, reference: Any) -> bytes:
-        data: bytes = ray.get(reference)
+        try:
+            data: bytes = ray.get(reference, timeout=FETCH_TIMEOUT_S)
+        except (ObjectLostError, GetTimeoutError) as error:
+            raise ObjectLost(f"{first_line(error)}") from error
         return data
 
     def node_address(self) -> str:
@@ -91,9 +111,9 @@ class RayHandle:
                 raise RunError(f"{error.cause}{self._last_output()}", reason=error.cause.reason) from None
             raise error.cause from None
         except RayActorError as error:
-            raise RunError(
+            raise ActorLost(
                 f"{self.name} died during {method}(): {first_line(error)}{self._last_output()}",
-                reason="actor_died",
+                actor=self.name,
             ) from None
 
     async def stop(self) -> None:
@@ -140,6 +160,7 @@ class RayExecutor:
         self._run = run
         self._handles: list[RayHandle] = []
         self._num_gpus = 0.0
+        self._numbers = itertools.count()
 
     @property
     def num_nodes(self) -> int:
@@ -192,7 +213,8 @@ class RayExecutor:
         actor = (
             ray.remote(_AsyncActor if is_async else _Actor)
             .options(
-                name=f"molt-{os.getpid()}-{request.name}",
+                # numbered: the name of an actor that died may not be free yet
+                name=f"molt-{os.getpid()}-{next(self._numbers)}-{request.name}",
                 num_cpus=request.num_cpus,
                 num_gpus=1 if request.wants_gpu and self._num_gpus else 0,
                 max_restarts=0,
@@ -213,12 +235,16 @@ class RayExecutor:
             raise error.cause from None
         except RayActorError as error:
             cause = getattr(error, "cause", None)
-            raise RunError(
-                f"{request.name} could not be built: {cause or error}", reason="actor_died"
+            raise ActorLost(
+                f"{request.name} could not be built: {cause or error}", actor=request.name
             ) from None
         handle = RayHandle(request.name, actor, pid)
         self._handles.append(handle)
         return handle
+
+    async def retire(self, handle: Handle) -> None:
+        self._handles = [each for each in self._handles if each is not handle]
+        await handle.stop()
 
     async def stop(self) -> None:
         handles, self._handles = self._handles, []

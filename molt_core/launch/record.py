@@ -28,7 +28,7 @@ from molt_core.errors import ConfigError, RunError
 from molt_core.experience import Window
 from molt_core.loop.ports import ItemReference, RankShare
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 _OUTCOME: Final = re.compile(r"step_(\d+)\.json")
 
 

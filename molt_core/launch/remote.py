@@ -1,10 +1,10 @@
-"""The loop's ports, fulfilled by actors: a sampler over workers, a policy over ranks and engines."""
+"""The loop's policy, fulfilled by actors: all trainer ranks as one, and the way of their weights into the engines."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,46 +12,21 @@ from typing import Any
 from molt_core.api.executor import Handle
 from molt_core.api.run_options import RunOptions
 from molt_core.api.trainer import StepResult
-from molt_core.errors import RunError, first_cause
-from molt_core.experience import RolloutSummary
+from molt_core.errors import ActorLost, RunError
 from molt_core.launch import checkpoint
+from molt_core.launch.calls import all_of, within
+from molt_core.launch.fleet import Fleet, Place
 from molt_core.launch.record import Recorder
 from molt_core.launch.trainer_host import PublishedWeights
-from molt_core.loop.ports import Published, RankShare, RolloutRequest
+from molt_core.loop.ports import Published, RankShare, RolloutsLost
 
-ANSWER_MARGIN_S = 60.0
-"""A worker ends a rollout at its own deadline; one that has not answered so long after it is lost."""
 TRAIN_TIMEOUT_S = 3600.0
 PUBLISH_TIMEOUT_S = 900.0
 
 
-class RemoteSampler:
-    """Sends each rollout to a worker in turn, and its requests to the engine with the fewest."""
-
-    def __init__(self, workers: Sequence[Handle], num_engines: int) -> None:
-        self._workers = workers
-        self._in_flight = [0] * num_engines
-        self._next_worker = 0
-
-    async def sample(self, request: RolloutRequest) -> RolloutSummary:
-        worker = self._workers[self._next_worker % len(self._workers)]
-        self._next_worker += 1
-        engine = self._in_flight.index(min(self._in_flight))
-        self._in_flight[engine] += 1
-        try:
-            summary: RolloutSummary = await within(
-                request.timeout_s + ANSWER_MARGIN_S, worker, "sample", request, engine
-            )
-        finally:
-            self._in_flight[engine] -= 1
-        return summary
-
-
 class RemotePolicy:
-    """All trainer ranks as one, and the way of their weights into the engines."""
-
     def __init__(
-        self, run: RunOptions, ranks: Sequence[Handle], engines: Sequence[Handle], checkpoints: Path, *,
+        self, run: RunOptions, ranks: Sequence[Handle], engines: Fleet, checkpoints: Path, *,
         several_nodes: bool, recorder: Recorder | None = None,
     ) -> None:  # fmt: skip
         self._run = run
@@ -60,19 +35,32 @@ class RemotePolicy:
         self._checkpoints = checkpoints
         self._several_nodes = several_nodes
         self._recorder = recorder
-        self._weights_folder: Path | None = None
+        self._current: PublishedWeights | None = None
+        """What engines have to have. Its file stays for those that join; the next version takes its place."""
         self._version = 0
+        engines.admit = self._load_into
 
     @property
     def num_ranks(self) -> int:
         return len(self._ranks)
 
     async def step(self, shares: Sequence[RankShare]) -> StepResult:
+        lost: list[list[int]] = await all_of(
+            within(TRAIN_TIMEOUT_S, rank, "fetch", share)
+            for rank, share in zip(self._ranks, shares, strict=True)
+        )
+        if any(lost):
+            raise RolloutsLost(
+                item.rollout_id
+                for share, indices in zip(shares, lost, strict=True)
+                for item in share.items
+                if item.rollout_index in indices
+            )
         recorder = self._recorder
         records = [None] * self.num_ranks if recorder is None else recorder.begin(self.num_ranks)
         steps = [
-            within(TRAIN_TIMEOUT_S, rank, "step", share, record)
-            for rank, share, record in zip(self._ranks, shares, records, strict=True)
+            within(TRAIN_TIMEOUT_S, rank, "step", record)
+            for rank, record in zip(self._ranks, records, strict=True)
         ]
         results: list[StepResult] = await all_of(steps)
         if recorder is not None:
@@ -80,37 +68,48 @@ class RemotePolicy:
         return results[0]
 
     async def publish(self, version: int) -> Published:
+        """Into every engine that is there; one that joins meanwhile waits, and gets these."""
         clock = asyncio.get_running_loop().time
-        started = clock()
-        written: list[PublishedWeights | None] = await all_of(
-            within(
-                PUBLISH_TIMEOUT_S, rank, "publish", version, self._several_nodes, self._recorder is not None
+        keeps_digest = self._recorder is not None
+        async with self._engines.membership:
+            started = clock()
+            written: list[PublishedWeights | None] = await all_of(
+                within(PUBLISH_TIMEOUT_S, rank, "publish", version, self._several_nodes, keeps_digest)
+                for rank in self._ranks
             )
-            for rank in self._ranks
-        )
-        self._version = version
-        published = next(each for each in written if each is not None)
-        weights, reference = published.weights, published.reference
-        if self._recorder is not None:
-            self._recorder.published(version, published.digest)
-        self._weights_folder = weights.path.parent
-        gathered = clock()
-        drain = not self._run.partial
-        await all_of(
-            within(PUBLISH_TIMEOUT_S, engine, "update_weights", weights, reference, drain)
-            for engine in self._engines
-        )
-        weights.path.unlink(missing_ok=True)
-        return Published(num_bytes=weights.num_bytes, gather_s=gathered - started, load_s=clock() - gathered)
+            self._version = version
+            self._current = published = next(each for each in written if each is not None)
+            if self._recorder is not None:
+                self._recorder.published(version, published.digest)
+            gathered = clock()
+            await all_of(self._update(place) for place in self._engines.places())
+        seconds = {"gather_s": gathered - started, "load_s": clock() - gathered}
+        return Published(num_bytes=published.weights.num_bytes, **seconds)
+
+    async def _update(self, place: Place) -> None:
+        try:
+            await self._load_into(place.handle)
+        except ActorLost as lost:
+            if not self._engines.report(place, lost):
+                raise
+
+    async def _load_into(self, engine: Handle) -> None:
+        if (current := self._current) is not None:
+            drain = not self._run.partial
+            await within(
+                PUBLISH_TIMEOUT_S, engine, "update_weights", current.weights, current.reference, drain
+            )
 
     async def save(self, step: int, state: Mapping[str, Any], payloads: Mapping[str, Any]) -> Awaitable[Path]:
         """Both parts raise RunError when the checkpoint can't be written; what there is of it is removed."""
         with self._writing(step) as unfinished:
             await asyncio.to_thread(checkpoint.begin, self._checkpoints, step)
             # by a rank, because tokens don't pass through the controller
-            await within(
+            lost: list[str] = await within(
                 TRAIN_TIMEOUT_S, self._ranks[0], "keep_rollouts", unfinished / checkpoint.ROLLOUTS, payloads
             )
+            if lost:
+                raise RolloutsLost(lost)
             trainer_state = unfinished / checkpoint.TRAINER_STATE
             await all_of(within(TRAIN_TIMEOUT_S, rank, "save", trainer_state) for rank in self._ranks)
             await all_of(within(TRAIN_TIMEOUT_S, rank, "export", unfinished) for rank in self._ranks)
@@ -145,30 +144,5 @@ class RemotePolicy:
 
     def close(self) -> None:
         """Remove what a killed rank could not."""
-        if self._weights_folder is not None:
-            shutil.rmtree(self._weights_folder, ignore_errors=True)
-
-
-async def within(timeout_s: float, handle: Handle, method: str, *args: Any) -> Any:
-    """Call an actor with a deadline.
-
-    Raises:
-        RunError: no answer in time; says of whom and to what.
-    """
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await handle.call(method, *args)
-    except TimeoutError as error:
-        raise RunError(
-            f"{handle.name} did not answer {method}() within {timeout_s:g} s", reason="no_answer"
-        ) from error
-
-
-async def all_of(calls: Iterable[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """Await all; the first error cancels the others and is raised itself, not wrapped in a group."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(call) for call in calls]
-    except BaseExceptionGroup as errors:
-        raise first_cause(errors) from None
-    return [task.result() for task in tasks]
+        if self._current is not None:
+            shutil.rmtree(self._current.weights.path.parent, ignore_errors=True)

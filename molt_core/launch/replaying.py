@@ -14,10 +14,12 @@ from molt_core.api.executor import Executor, Handle
 from molt_core.api.findings import error
 from molt_core.api.trainer import StepResult
 from molt_core.errors import ConfigError
-from molt_core.launch import checkpoint, wire
+from molt_core.launch import checkpoint
+from molt_core.launch.calls import all_of, within
 from molt_core.launch.prepared_model import PreparedModel
 from molt_core.launch.record import Outcome, batch_file, read_outcome, recorded_steps
-from molt_core.launch.remote import PUBLISH_TIMEOUT_S, TRAIN_TIMEOUT_S, all_of, within
+from molt_core.launch.remote import PUBLISH_TIMEOUT_S, TRAIN_TIMEOUT_S
+from molt_core.launch.starting import start_ranks
 from molt_core.launch.trainer_host import PublishedWeights
 from molt_core.plan.plan import Plan
 from molt_core.report.run_folder import RunFolder
@@ -62,7 +64,7 @@ async def replay(
     different = []
     try:
         await executor.start()
-        ranks = await wire.start_ranks(executor, plan, model)
+        ranks = await start_ranks(executor, plan, model)
         if found.folder is not None:
             state = found.folder / checkpoint.TRAINER_STATE
             await all_of(within(TRAIN_TIMEOUT_S, rank, "load", state) for rank in ranks)

@@ -16,6 +16,7 @@ from molt_core.api.engine import Weights
 from molt_core.api.executor import Store
 from molt_core.api.facts import TOKEN_ADVANTAGES
 from molt_core.api.trainer import StepResult, Trainer, TrainerContext, TrainerParts
+from molt_core.errors import ObjectLost
 from molt_core.experience import Rollout, TrainBatch, TrainItem
 from molt_core.experience.codec import decode
 from molt_core.experience.segment import FloatArray
@@ -43,6 +44,8 @@ class TrainerHost:
         self._context = TrainerContext(**context)
         self._trainer: Trainer | None = None
         self._weights_folder: Path | None = None
+        self._share: RankShare | None = None
+        self._fetched: dict[int, bytes] = {}
 
     def find_rendezvous(self) -> str:
         """A free port of this node, for rank 0. Loopback unless the actors are on several nodes."""
@@ -62,10 +65,22 @@ class TrainerHost:
         self._trainer = self._plan.one("trainers").build(context, parts)
         self._trainer.start()
 
-    def step(self, share: RankShare, record: Path | None = None) -> StepResult:
-        """Fetch the share and train on it; first keep it in `record`, where given."""
-        encoded = {item.rollout_index: item.payload for item in share.items}
-        encoded = {index: self._store.get(payload) for index, payload in encoded.items()}
+    def fetch(self, share: RankShare) -> list[int]:
+        """Bring the share here, before any rank begins a step that all take part in.
+
+        Returns rollouts that are gone, by index.
+        """
+        self._share = share
+        payloads = {item.rollout_index: item.payload for item in share.items}
+        got = {index: self._get(payload) for index, payload in payloads.items()}
+        self._fetched = {index: data for index, data in got.items() if data is not None}
+        return [index for index in payloads if index not in self._fetched]
+
+    def step(self, record: Path | None = None) -> StepResult:
+        """Train on what was fetched; first keep it in `record`, where given."""
+        assert self._share is not None, "fetch() comes first"
+        share, encoded = self._share, self._fetched
+        self._share, self._fetched = None, {}
         if record is not None:
             write_batch(record, share, encoded)
         return self._train(share, encoded)
@@ -116,11 +131,16 @@ class TrainerHost:
     def load(self, folder: Path) -> None:
         self._live.load(folder)
 
-    def keep_rollouts(self, folder: Path, payloads: Mapping[str, Any]) -> None:
-        """Write rollouts that wait to be trained, by name."""
+    def keep_rollouts(self, folder: Path, payloads: Mapping[str, Any]) -> list[str]:
+        """Write rollouts that wait to be trained, by name. Returns the names of those that are gone."""
         folder.mkdir()
+        lost = []
         for name, payload in payloads.items():
-            (folder / f"{name}.safetensors").write_bytes(self._store.get(payload))
+            if (data := self._get(payload)) is None:
+                lost.append(name)
+            else:
+                (folder / f"{name}.safetensors").write_bytes(data)
+        return lost
 
     def fetch_rollouts(self, folder: Path, names: Sequence[str]) -> dict[str, Any]:
         """The inverse: into the store again. Returns where they are."""
@@ -135,6 +155,12 @@ class TrainerHost:
         if self._trainer is not None:
             self._trainer.stop()
             self._trainer = None
+
+    def _get(self, payload: Any) -> bytes | None:
+        try:
+            return self._store.get(payload)
+        except ObjectLost:
+            return None
 
     @property
     def _live(self) -> Trainer:

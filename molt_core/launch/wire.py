@@ -1,43 +1,36 @@
 """Starts what the plan names, hands it to the loop, and takes it all down again.
 
-In go a plan, a run folder and someone to tell events to. The order matters: engines, ranks and
-workers load side by side; workers connect when engines answer; the loop begins when all are
-ready. However it ends, every process that was started is stopped and awaited.
+In go a plan, a run folder and someone to tell events to. Actors are started in `starting`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Literal
 
 from attrs import frozen
 
 from molt_core.api.events import Event, RunStarted
-from molt_core.api.executor import ActorRequest, Executor, Handle
 from molt_core.api.run_options import RunOptions
 from molt_core.api.shaping import Limits
 from molt_core.api.trainer import Stateful
 from molt_core.data.rows import is_file_or_hub, read_rows
 from molt_core.data.tasks import EnvironmentTasks, RowTasks, Task, TaskSource
-from molt_core.errors import Interrupted
-from molt_core.launch.actors import engine_requests, trainer_requests, worker_requests
 from molt_core.launch.prepared_model import PreparedModel
 from molt_core.launch.record import Recorder
-from molt_core.launch.remote import RemotePolicy, RemoteSampler, all_of, within
+from molt_core.launch.remote import RemotePolicy
 from molt_core.launch.resuming import Rest
+from molt_core.launch.sampling import RemoteSampler
+from molt_core.launch.starting import running
 from molt_core.loop.controller import Controller
 from molt_core.loop.evaluate import eval_tasks
 from molt_core.loop.parts import LoopParts, Resumed
 from molt_core.loop.state import LoopState
-from molt_core.loop.stop import Stopped, StopSignal
+from molt_core.loop.stop import StopSignal
 from molt_core.plan.plan import Plan
 from molt_core.report.ledger import Ledger
 from molt_core.report.run_folder import RunFolder
-
-START_TIMEOUT_S = 900.0
-"""To load a model. Generous: a first start reads weights from a cold disk."""
 
 
 @frozen(kw_only=True)
@@ -45,15 +38,8 @@ class Tasks:
     train: TaskSource
     held_out: tuple[Task, ...]
     """The fixed prompts of every evaluation."""
-    in_flight: tuple[Task, ...]
+    unfinished: tuple[Task, ...]
     """Of a run that is resumed, those that were not finished."""
-
-
-@frozen(kw_only=True)
-class Actors:
-    engines: list[Handle]
-    ranks: list[Handle]
-    workers: list[Handle]
 
 
 async def run(
@@ -73,7 +59,7 @@ async def run(
     policy: RemotePolicy | None = None
     ledger = Ledger(folder.ledger)
     try:
-        async with running(plan, model, stop) as (executor, actors):
+        async with running(plan, model, stop, notify) as (executor, actors):
             policy = RemotePolicy(
                 options,
                 actors.ranks,
@@ -86,9 +72,9 @@ async def run(
             if rest is not None and state is not None:
                 payloads = await policy.load(rest.checkpoint, state.payloads)
                 now_s = asyncio.get_running_loop().time()
-                resumed = Resumed(state=state.resumed(payloads, now_s), tasks=tasks.in_flight)
+                resumed = Resumed(state=state.resumed(payloads, now_s), tasks=tasks.unfinished)
             parts = LoopParts(
-                sampler=RemoteSampler(actors.workers, options.engines),
+                sampler=RemoteSampler(actors.workers, actors.engines),
                 policy=policy,
                 estimator=plan.one("estimators").build(),
                 needs_groups=plan.one("estimators").declares["needs_groups"],
@@ -117,59 +103,6 @@ async def run(
         ledger.close()
 
 
-@asynccontextmanager
-async def running(
-    plan: Plan, model: PreparedModel, stop: StopSignal
-) -> AsyncIterator[tuple[Executor, Actors]]:
-    """The plan's actors, started and in the end stopped; signals set `stop`.
-
-    Raises:
-        Interrupted: a stop was requested, and what waited gave up.
-    """
-    executor: Executor = plan.one("executors").build(plan.run_options())
-    try:
-        await executor.start()
-        with stop.on_signals():
-            yield executor, await stop.unless_stopped(_start_actors(executor, plan, model))
-    except Stopped as stopped:
-        raise Interrupted(f"stopped by {stopped}") from stopped
-    finally:
-        await executor.stop()
-
-
-async def _start_actors(executor: Executor, plan: Plan, model: PreparedModel) -> Actors:
-    """All that the plan names, ready to be used; a plan without a trainer has no ranks."""
-
-    async def spawn(requests: list[ActorRequest]) -> list[Handle]:
-        return await all_of(executor.spawn(request) for request in requests)
-
-    async def start_engines() -> list[Handle]:
-        engines = await spawn(engine_requests(plan, model))
-        await all_of(within(START_TIMEOUT_S, engine, "start") for engine in engines)
-        return engines
-
-    async def prepare_workers() -> list[Handle]:
-        workers = await spawn(worker_requests(plan, model))
-        await all_of(within(START_TIMEOUT_S, worker, "prepare") for worker in workers)
-        return workers
-
-    engines, ranks, workers = await all_of(
-        [start_engines(), start_ranks(executor, plan, model), prepare_workers()]
-    )
-    await all_of(within(START_TIMEOUT_S, worker, "start", engines) for worker in workers)
-    return Actors(engines=engines, ranks=ranks, workers=workers)
-
-
-async def start_ranks(executor: Executor, plan: Plan, model: PreparedModel) -> list[Handle]:
-    """The trainer's ranks, with the model loaded."""
-    if "trainers" not in plan.parts:
-        return []
-    ranks = await all_of(executor.spawn(request) for request in trainer_requests(plan, model))
-    rendezvous = await within(START_TIMEOUT_S, ranks[0], "find_rendezvous")
-    await all_of(within(START_TIMEOUT_S, rank, "start", rendezvous) for rank in ranks)
-    return ranks
-
-
 def eval_name(plan: Plan) -> str:
     """`<set>` in the names of metrics: the environment, or the agent where there is none."""
     return (plan.first("envs") or plan.one("agents")).name
@@ -183,13 +116,13 @@ def task_sources(plan: Plan, state: LoopState | None = None) -> Tasks:
     """
     options: RunOptions = plan.run_options()
     train = task_source(plan, options.data, "train")
-    in_flight = () if state is None else train.restore(state.tasks, state.tasks_in_flight)
+    unfinished = () if state is None else train.restore(state.tasks, state.tasks_open)
     environment = plan.first("envs")
     has_own = environment is not None and environment.declares["makes_tasks"]
     if options.eval_prompts == 0 or not (has_own or options.eval_data):
-        return Tasks(train=train, held_out=(), in_flight=in_flight)
+        return Tasks(train=train, held_out=(), unfinished=unfinished)
     source = task_source(plan, options.eval_data, "eval")
-    return Tasks(train=train, held_out=eval_tasks(source, options.eval_prompts), in_flight=in_flight)
+    return Tasks(train=train, held_out=eval_tasks(source, options.eval_prompts), unfinished=unfinished)
 
 
 def task_source(plan: Plan, data: str | None, split: Literal["train", "eval"]) -> TaskSource:

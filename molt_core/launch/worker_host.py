@@ -31,20 +31,20 @@ class WorkerHost:
         self._store = store
         self._plan = Plan.from_json(plan_json)
         self._context = GatewayContext(**context)
-        self._engines: Sequence[Handle] = ()
+        self._engines: dict[int, Handle] = {}
         self._gateway: Gateway | None = None
         if "gateways" in self._plan.parts:
             self._gateway = self._plan.one("gateways").build(self._context)
 
-    async def prepare(self) -> None:
-        """Everything that needs no engine."""
+    async def start(self) -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(NUM_THREADS, "worker"))
         if self._gateway is not None:
             await self._gateway.start()
         self._run = await asyncio.to_thread(self._runner)
 
-    async def start(self, engines: Sequence[Handle]) -> None:
-        self._engines = engines
+    async def connect(self, key: int, engine: Handle) -> None:
+        """Where requests of later rollouts for engine `key` go."""
+        self._engines[key] = engine
 
     async def sample(self, request: RolloutRequest, engine: int) -> RolloutSummary:
         rollout = await self._run(request, generate=partial(self._engines[engine].call, "generate"))

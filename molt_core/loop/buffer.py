@@ -1,16 +1,18 @@
 """Between producer and learner: groups in flight, groups ready, and the rule who may go on.
 
 In go claims (`admit`) and finished groups (`deliver`, `drop`); out come the groups of a round
-(`take`). Bounded by construction: at most prompts_per_step * (max_staleness + 1) groups are
-unconsumed at any time. The rules themselves are pure functions in `pacing`; this file only
-keeps the counts and wakes whoever waits. One asyncio loop, no locks: every change is made in one
-piece, between two awaits, so what `contents` shows is a state that the loop was really in.
+(`take`), and those whose tokens are lost go back to be run again (`reopen`). Bounded by
+construction: at most prompts_per_step * (max_staleness + 1) groups are unconsumed at any time.
+The rules themselves are pure functions in `pacing`; this file only keeps the counts and wakes
+whoever waits. One asyncio loop, no locks: every change is made in one piece, between two awaits,
+so what `contents` shows is a state that the loop was really in.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Collection
 
 from attrs import frozen
 
@@ -42,6 +44,11 @@ class BufferContents:
     num_started: int
     num_dropped: int
 
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """Of all these groups, in order of dispatch."""
+        return tuple(sorted(ticket.index for ticket in (*self.in_flight, *(each for each, _ in self.ready))))
+
 
 @frozen(kw_only=True)
 class BufferStatistics:
@@ -72,6 +79,8 @@ class Buffer:
         self._num_started = 0
         self._num_dropped = 0
         self._in_flight: dict[int, Ticket] = {}
+        self._again: deque[Ticket] = deque()
+        """Those in flight that someone has to run again."""
         self._ready: list[tuple[Ticket, Group]] = []
         self._taken: list[tuple[Ticket, Group]] = []
         self._exhausted = False
@@ -86,12 +95,15 @@ class Buffer:
         self._num_started, self._num_dropped = contents.num_started, contents.num_dropped
         self._ready = list(contents.ready)
         self._in_flight = {ticket.index: ticket for ticket in contents.in_flight}
+        self._again = deque(contents.in_flight)
 
     async def admit(self) -> Ticket | None:
-        """Wait until one more group may start; None when none will any more."""
-        await self._until(lambda: self._closed or self._all_started() or self._may_start())
-        if self._closed or self._all_started():
+        """Wait until one more group may start, or start again; None when none will any more."""
+        await self._until(lambda: bool(self._again) or self._is_over() or self._may_start())
+        if self._is_over():
             return None
+        if self._again:
+            return self._again.popleft()
         now = asyncio.get_running_loop().time()
         if self._idle_since is not None:
             self._idle_s += now - self._idle_since
@@ -132,6 +144,25 @@ class Buffer:
     def settle(self) -> None:
         """What was taken is trained on, and accounted for."""
         self._taken = []
+        self._wake()
+
+    def reopen(self, rollout_ids: Collection[str]) -> tuple[Group, ...]:
+        """Let finished groups with these rollouts be run again; what else was taken waits for the next `take`.
+
+        Returns what they were.
+        """
+        finished, self._taken, self._ready = [*self._taken, *self._ready], [], []
+        again = []
+        for ticket, group in finished:
+            if any(rollout.rollout_id in rollout_ids for rollout in group.rollouts):
+                again.append(group)
+                self._again.append(ticket)
+                self._in_flight[ticket.index] = ticket
+            else:
+                self._ready.append((ticket, group))
+        self._in_flight = dict(sorted(self._in_flight.items()))
+        self._wake()
+        return tuple(again)
 
     def end_round(self, version: int) -> None:
         """A round is over and all engines use `version`."""
@@ -181,7 +212,7 @@ class Buffer:
             self._idle_since = asyncio.get_running_loop().time()
 
     def _may_start(self) -> bool:
-        return pacing.may_start(
+        return not self._exhausted and pacing.may_start(
             self._num_started - self._num_dropped,
             self._round,
             prompts_per_step=self._prompts_per_step,
@@ -189,9 +220,11 @@ class Buffer:
             rounds=self._rounds,
         )
 
-    def _all_started(self) -> bool:
-        # a group in flight may still be dropped, and then its place has to be filled again
-        return self._exhausted or (self._round >= self._rounds)
+    def _is_over(self) -> bool:
+        # a group in flight may still be dropped, and then its place has to be filled again; one that
+        # waits to be trained may be lost, and then it has to be run again
+        held = self._in_flight or self._ready or self._taken
+        return self._closed or self._round >= self._rounds or (self._exhausted and not held)
 
     def _at_end(self) -> bool:
         return self._exhausted and not self._in_flight and len(self._ready) < self._prompts_per_step

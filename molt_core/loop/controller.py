@@ -29,7 +29,7 @@ from molt_core.loop.buffer import Buffer
 from molt_core.loop.evaluator import Evaluator
 from molt_core.loop.learner import Learned, learn
 from molt_core.loop.parts import LoopParts, Resumed
-from molt_core.loop.ports import Published
+from molt_core.loop.ports import Published, RolloutsLost
 from molt_core.loop.producer import Producer
 from molt_core.loop.state import LoopState
 from molt_core.loop.stop import Stopped
@@ -158,12 +158,9 @@ class Controller:
             if not groups:
                 return
             wait_s = clock() - started
-            learned = await learn(
-                groups,
-                estimator=self._parts.estimator,
-                policy=self._parts.policy,
-                shaper=self._parts.shaper,
-            )
+            learned = await self._learn_from(groups)
+            if learned is None:
+                continue
             self._account(groups, learned)
             self._step += 1
             metrics = step_metrics(groups, version=self._version)
@@ -196,6 +193,23 @@ class Controller:
             if self._due(self._run.save_every) or is_best_wanted:
                 await self._save()
 
+    async def _learn_from(self, groups: tuple[Group, ...]) -> Learned | None:
+        """One step; None if tokens of it were lost: those groups are run again, and nothing has changed."""
+        asked = [part for name, part in self._stateful() if name in ("estimator", "shaper")]
+        before = [part.state() for part in asked]
+        try:
+            return await learn(
+                groups,
+                estimator=self._parts.estimator,
+                policy=self._parts.policy,
+                shaper=self._parts.shaper,
+            )
+        except RolloutsLost as lost:
+            for part, state in zip(asked, before, strict=True):
+                part.restore(state)
+            self._producer.run_again(lost.rollout_ids)
+            return None
+
     async def _alone(self) -> None:
         """Strictly on-policy, nothing is trained or saved beside an evaluation."""
         if self._run.max_staleness == 0:
@@ -208,6 +222,7 @@ class Controller:
             "num_tokens": learned.num_tokens,
         }
         self._buffer.settle()
+        self._producer.forget(groups)
         if learned.result.applied:
             self._weights_version += 1
             self._parts.ledger.train(**counts)
@@ -258,11 +273,10 @@ class Controller:
     def _state(self) -> LoopState:
         """The loop as it is now. Of the learner, between two steps; of what is in flight, whenever."""
         contents = self._buffer.contents()
-        in_flight = [self._producer.task_of(ticket) for ticket in contents.in_flight]
         waiting = sum(len(group.trainable) for _, group in contents.ready)
         self._parts.ledger.check(
-            num_prompts=len(contents.ready) + len(in_flight),
-            num_rollouts=waiting + len(in_flight) * self._run.group_size,
+            num_prompts=len(contents.indices),
+            num_rollouts=waiting + len(contents.in_flight) * self._run.group_size,
         )
         return LoopState(
             step=self._step,
@@ -279,7 +293,9 @@ class Controller:
             tasks=self._parts.tasks.state(),
             ledger=self._parts.ledger.as_dict(),
             buffer=contents,
-            tasks_in_flight=tuple((task.task_id, task.epoch) for task in in_flight),
+            tasks_open=tuple(
+                (task.task_id, task.epoch) for task in map(self._producer.task_of, contents.indices)
+            ),
             parts={name: part.state() for name, part in self._stateful()},
             clock_s=asyncio.get_running_loop().time(),
         )
@@ -295,7 +311,7 @@ class Controller:
         self._parts.ledger.restore(state.ledger)
         self._buffer.restore(state.buffer, round_number=state.step, version=state.version)
         self._producer.restore(
-            zip(state.buffer.in_flight, resumed.tasks, strict=True),
+            dict(zip(state.buffer.indices, resumed.tasks, strict=True)),
             num_filtered=state.num_filtered, num_lost_groups=state.num_lost_groups,
         )  # fmt: skip
         if state.evaluation_due:
@@ -319,8 +335,13 @@ class Controller:
     async def _save(self) -> None:
         await self._end_saving()
         started = asyncio.get_running_loop().time()
-        state = self._state()
-        committed = await self._parts.policy.save(state.step, state.to_json(), state.payloads)
+        while True:
+            state = self._state()
+            try:
+                committed = await self._parts.policy.save(state.step, state.to_json(), state.payloads)
+                break
+            except RolloutsLost as lost:
+                self._producer.run_again(lost.rollout_ids)
 
         async def commit() -> None:
             self._checkpoint = await committed

@@ -23,7 +23,7 @@ class Resumed:
 
     state: LoopState
     tasks: tuple[Task, ...]
-    """Of the groups in flight, in the state's order."""
+    """Of the groups in flight or ready, in the state's order."""
 
 
 @frozen(kw_only=True)

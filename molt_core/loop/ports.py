@@ -6,7 +6,7 @@ time. The loop passes light things only: a rollout's tokens stay behind its payl
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -41,6 +41,7 @@ class ItemReference:
     num_tokens: int
     """Of the segment, for balancing."""
     advantage: float
+    rollout_id: str
     rollout_index: int
     group_index: int
     rollout_tokens: int
@@ -68,12 +69,20 @@ class Published:
     """Seconds from the first engine's pause to the last engine's resume."""
 
 
+class RolloutsLost(Exception):
+    """Finished rollouts whose tokens are gone, with the machine or the worker that kept them."""
+
+    def __init__(self, rollout_ids: Iterable[str]) -> None:
+        self.rollout_ids = frozenset(rollout_ids)
+        super().__init__(", ".join(sorted(self.rollout_ids)))
+
+
 class Sampler(Protocol):
     async def sample(self, request: RolloutRequest) -> RolloutSummary:
         """Run one rollout. What goes wrong inside it is its outcome, not an exception.
 
         Raises:
-            RunError: an engine or a worker is gone.
+            RunError: no engine or no worker is left.
         """
         ...
 
@@ -85,7 +94,11 @@ class Policy(Protocol):
     def num_ranks(self) -> int: ...
 
     async def step(self, shares: Sequence[RankShare]) -> StepResult:
-        """One optimizer step; one share per rank."""
+        """One optimizer step; one share per rank.
+
+        Raises:
+            RolloutsLost: before anything has changed.
+        """
         ...
 
     async def publish(self, version: int) -> Published:
@@ -97,5 +110,8 @@ class Policy(Protocol):
 
         Returns when the trainer may go on. What is left, making it durable and visible, goes on beside
         training; it gives the checkpoint's folder, and must be awaited before the next one is saved.
+
+        Raises:
+            RolloutsLost: nothing is saved.
         """
         ...

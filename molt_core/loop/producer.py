@@ -4,13 +4,14 @@ Out go finished groups to the buffer, counts to the ledger and events to observe
 that failed or abstained is left out of its group with a reason; a group in which nothing is
 left to compare is dropped and its place filled by the next prompt. When groups are lost one
 after the other, the run ends with the cause instead of burning through the data.
+A finished group whose tokens are lost before they were trained on is run again under its old ticket.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from molt_core.api.events import Event, RolloutFinished
 from molt_core.api.run_options import RunOptions
@@ -24,6 +25,7 @@ from molt_core.report.ledger import Ledger
 
 INCOMPLETE_GROUP = "incomplete_group"
 FILTERED = "filtered"
+LOST = "lost"
 MAX_FILTERED_IN_A_ROW = 1000
 """Groups after which a filter that keeps nothing ends the run."""
 
@@ -48,17 +50,14 @@ class Producer:
         self._notify = notify
         self._lost_in_a_row: list[RolloutSummary] = []
         self._num_lost_groups = 0
-        self._running: dict[int, Task] = {}
-        self._again: tuple[tuple[Ticket, Task], ...] = ()
+        self._open: dict[int, Task] = {}
+        """Tasks of the groups that are neither trained nor dropped, by index."""
         self._max_lost_groups = max(8, 2 * run.prompts_per_step)
 
-    def restore(
-        self, running: Iterable[tuple[Ticket, Task]], *, num_filtered: int, num_lost_groups: int
-    ) -> None:
-        """Go on where an earlier process was; groups that it had in flight are run again from their start."""
-        self._again = tuple(running)
+    def restore(self, tasks: Mapping[int, Task], *, num_filtered: int, num_lost_groups: int) -> None:
+        """Go on where an earlier process was, with the tasks of its groups."""
+        self._open = dict(tasks)
         self._num_filtered, self._num_lost_groups = num_filtered, num_lost_groups
-        self._running = {ticket.index: task for ticket, task in self._again}
 
     async def run(self) -> None:
         """Until the data or the run ends. Cancelling it cancels every rollout.
@@ -67,17 +66,17 @@ class Producer:
             ExceptionGroup: of RunError, when an engine or worker is gone or groups fail in a row.
         """
         async with asyncio.TaskGroup() as groups:
-            for again in self._again:
-                groups.create_task(self._run_group(*again), name=f"group {again[0].index}")
             while (ticket := await self._buffer.admit()) is not None:
-                task = self._tasks.next()
+                task = self._open.get(ticket.index)
                 if task is None:
-                    self._buffer.drop(ticket)
-                    self._buffer.exhaust()
-                    break
-                self._running[ticket.index] = task
-                # not in the group's own task, which starts later: ticket, cursor and ledger change together
-                self._ledger.dispatch(num_prompts=1, num_rollouts=self._run_options.group_size)
+                    task = self._tasks.next()
+                    if task is None:
+                        self._buffer.drop(ticket)
+                        self._buffer.exhaust()
+                        continue
+                    self._open[ticket.index] = task
+                    # not in the group's own task, which starts later: ticket, cursor and ledger change together
+                    self._ledger.dispatch(num_prompts=1, num_rollouts=self._run_options.group_size)
                 groups.create_task(self._run_group(ticket, task), name=f"group {ticket.index}")
 
     @property
@@ -90,9 +89,23 @@ class Producer:
         """Groups in a row that gave nothing to train on."""
         return self._num_lost_groups
 
-    def task_of(self, ticket: Ticket) -> Task:
-        """The task of a group in flight."""
-        return self._running[ticket.index]
+    def task_of(self, index: int) -> Task:
+        """The task of a group that is neither trained nor dropped."""
+        return self._open[index]
+
+    def forget(self, groups: Iterable[Group]) -> None:
+        """They are trained."""
+        for group in groups:
+            del self._open[group.index]
+
+    def run_again(self, rollout_ids: Collection[str]) -> None:
+        """Sample finished groups once more, because tokens of these rollouts are lost."""
+        for group in self._buffer.reopen(rollout_ids):
+            rollouts = group.trainable
+            self._ledger.dispatch(num_rollouts=self._run_options.group_size)
+            self._ledger.drop(
+                LOST, num_rollouts=len(rollouts), num_tokens=sum(each.num_sampled for each in rollouts)
+            )
 
     async def _run_group(self, ticket: Ticket, task: Task) -> None:
         size = self._run_options.group_size
@@ -138,7 +151,6 @@ class Producer:
         keeps = self._filter is None or (
             complete and self._filter.keeps([rollout.reward for rollout in group.rollouts])
         )
-        del self._running[ticket.index]
         self._ledger.dispatch(num_tokens=sum(rollout.num_generated for rollout in group.rollouts))
         for rollout in group.rollouts:
             for reason, num_tokens in rollout.left_out_tokens.items():
@@ -154,6 +166,7 @@ class Producer:
             FILTERED if complete else INCOMPLETE_GROUP, num_prompts=1, num_rollouts=len(rest),
             num_tokens=sum(rollout.num_sampled for rollout in rest),
         )  # fmt: skip
+        del self._open[ticket.index]
         self._buffer.drop(ticket)
         if complete:
             self._num_lost_groups = 0

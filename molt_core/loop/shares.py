@@ -87,6 +87,7 @@ def shares(groups: Sequence[Group], advantages: FloatVector, num_ranks: int) -> 
                         segment=number,
                         num_tokens=num_tokens,
                         advantage=float(advantages[rollout_index]),
+                        rollout_id=rollout.rollout_id,
                         rollout_index=rollout_index,
                         group_index=group_index,
                         rollout_tokens=rollout.num_sampled,

@@ -20,7 +20,7 @@ from molt_core.errors import ConfigError
 from molt_core.experience import Group, RolloutSummary
 from molt_core.loop.buffer import BufferContents, Ticket
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 _CONVERTER: Final = Converter(forbid_extra_keys=True)
 
 
@@ -48,8 +48,8 @@ class LoopState:
     """Cursor of the task source."""
     ledger: Mapping[str, Any]
     buffer: BufferContents
-    tasks_in_flight: tuple[tuple[str, int], ...]
-    """Task id and epoch of each group in flight, in the buffer's order."""
+    tasks_open: tuple[tuple[str, int], ...]
+    """Task id and epoch of each group that is in flight or ready, in order of their indices."""
     parts: Mapping[str, Any]
     """State of estimator, filter, shaper and hooks, where they have one."""
     clock_s: float

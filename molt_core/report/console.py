@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from molt_core.api.events import (
+    ActorDied,
+    ActorJoined,
     CheckpointSaved,
     EvalFinished,
     Event,
@@ -25,7 +27,7 @@ from molt_core.api.events import (
 )
 from molt_core.report.cells import cut
 from molt_core.report.closing import Closing, choose_sample, closing_lines
-from molt_core.report.step_line import number, step_line
+from molt_core.report.step_line import duration, number, step_line
 
 UNKNOWN_COLUMNS: Final = 100
 """Width of what is no terminal, unless COLUMNS is set."""
@@ -82,6 +84,16 @@ class Console:
                 # those between the first and the last are not compared, and would pile up
                 self._evals = [*self._evals[:1], event]
                 self._print(eval_line(event), DIM)
+            case ActorDied():
+                again = (
+                    "not started again"
+                    if event.restart_in_s is None
+                    else (f"started again in {duration(event.restart_in_s)}")
+                )
+                cause = event.cause.partition("\n")[0]
+                self.note(f"{event.name} is lost, {again}: {cause}")
+            case ActorJoined():
+                self.note(f"{event.name} is there, after {duration(event.seconds)}")
             case CheckpointSaved():
                 self.note(f"step {event.step}: saved {_short(event.path)} in {event.seconds:.1f}s")
             case RunFinished():

@@ -23,10 +23,10 @@ FLAGS = ["--model", "tiny", "--data", "arithmetic", "--steps", "40", "--max-toke
 
 def state(step: int, outcome: str = "running") -> dict:
     return {
-        "schema": 1, "step": step, "version": step, "outcome": outcome, "evaluated_step": None, "evaluation_due": False,
+        "schema": 2, "step": step, "version": step, "outcome": outcome, "evaluated_step": None, "evaluation_due": False,
         "scored_by": None, "scores": {}, "skipped_in_a_row": 0, "good_steps_in_a_row": 0, "num_filtered": 0,
         "num_lost_groups": 0,
-        "tasks": {}, "ledger": {}, "tasks_in_flight": [], "parts": {}, "clock_s": 0.0,
+        "tasks": {}, "ledger": {}, "tasks_open": [], "parts": {}, "clock_s": 0.0,
         "buffer": {"ready": [], "in_flight": [], "num_started": 0, "num_dropped": 0},
     }  # fmt: skip
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
+from functools import partial
 from pathlib import Path
 
 import pytest
 from attrs import evolve
 
 from molt_core.api.engine import Weights
-from molt_core.errors import RunError
+from molt_core.errors import ActorLost, ObjectLost, RunError
 from molt_core.experience import Outcome, Rollout, Segment, Window
 from molt_core.experience.codec import encode
 from molt_core.launch.actors import engine_requests, threads_per_actor, trainer_requests
+from molt_core.launch.calls import all_of, within
 from molt_core.launch.engine_host import EngineHost
 from molt_core.launch.local_executor import InProcessStore, LocalHandle
 from molt_core.launch.prepared_model import PreparedModel, end_token_ids
-from molt_core.launch.remote import RemoteSampler, all_of, within
 from molt_core.launch.trainer_host import TrainerHost
 from molt_core.loop.ports import ItemReference, RankShare
 from tests.launch.test_model_process import plan_of
@@ -36,8 +38,25 @@ def engine_host() -> tuple[EngineHost, RecordingEngine]:
     host = EngineHost.__new__(EngineHost)
     engine = RecordingEngine()
     host._store = InProcessStore()
+    host._name = "engine-7"
     host._engine = engine
     return host, engine
+
+
+@pytest.mark.parametrize("method", ["generate", "update_weights"])
+def test_an_engine_that_can_not_serve_is_told_as_the_loss_of_its_actor(method, tmp_path):
+    host, engine = engine_host()
+
+    async def fail(*args, **options):
+        raise RunError("EngineCore died", reason="engine_dead")
+
+    setattr(engine, method, fail)
+    asked = (None,) if method == "generate" else (Weights(version=1, path=tmp_path, num_bytes=0), None, True)
+    with pytest.raises(ActorLost, match="EngineCore died") as caught:
+        asyncio.run(getattr(host, method)(*asked))
+
+    again = pickle.loads(pickle.dumps(caught.value))  # as on its way through Ray
+    assert (again.actor, again.reason, str(again)) == ("engine-7", "engine_dead", "EngineCore died")
 
 
 def test_an_engine_loads_the_file_where_it_sees_it(tmp_path):
@@ -97,6 +116,7 @@ def test_a_rank_fetches_each_rollout_once_and_trains_on_its_segments():
         segment=0,
         num_tokens=2,
         advantage=0.5,
+        rollout_id="0-0",
         rollout_index=0,
         group_index=0,
         rollout_tokens=3,
@@ -106,10 +126,38 @@ def test_a_rank_fetches_each_rollout_once_and_trains_on_its_segments():
         items=(item, evolve(item, segment=1)), window=Window(num_tokens=3, num_rollouts=1, num_groups=1)
     )
     host, trainer = trainer_host()
-    host.step(share)
+    assert host.fetch(share) == []
+    host.step()
 
     assert [trained.segment for trained in trainer.batches[0].items] == [segment, other]
     assert {trained.advantage for trained in trainer.batches[0].items} == {0.5}
+
+
+class ForgetfulStore(InProcessStore):
+    """Whoever kept these is gone."""
+
+    def get(self, reference):
+        if reference == b"lost":
+            raise ObjectLost("its owner died")
+        return reference
+
+
+def test_rollouts_that_are_gone_are_told_before_the_step_and_before_a_checkpoint(tmp_path):
+    host, trainer = trainer_host()
+    host._store = ForgetfulStore()
+    item = partial(
+        ItemReference, segment=0, num_tokens=2, advantage=0.5, group_index=0, rollout_tokens=1, group_tokens=3
+    )
+    items = tuple(
+        item(payload=payload, rollout_id=f"0-{index}", rollout_index=index)
+        for index, payload in enumerate((b"there", b"lost", b"lost", b"there"))
+    )
+    share = RankShare(items=items, window=Window(num_tokens=4, num_rollouts=4, num_groups=1))
+
+    assert host.fetch(share) == [1, 2]
+    assert trainer.batches == []
+    assert host.keep_rollouts(tmp_path / "kept", {"0-0": b"there", "0-1": b"lost"}) == ["0-1"]
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["0-0.safetensors"]
 
 
 @pytest.mark.parametrize("to_store", [False, True])
@@ -188,28 +236,3 @@ def test_the_first_error_of_several_calls_is_raised_itself():
 
     with pytest.raises(RunError, match="after 0.01"):
         asyncio.run(all_of([fail(0.5), fail(0.01)]))
-
-
-def test_requests_go_to_the_engine_with_the_fewest_in_flight():
-    class Worker:
-        name = "worker-0"
-
-        def __init__(self):
-            self.engines = []
-
-        async def call(self, method, request, engine):
-            self.engines.append(engine)
-            await asyncio.sleep(0.01 if engine == 0 else 0.05)
-
-    class Request:
-        timeout_s = 5.0
-
-    async def scenario():
-        worker = Worker()
-        sampler = RemoteSampler([worker], num_engines=2)
-        first = [asyncio.create_task(sampler.sample(Request())) for _ in range(2)]
-        await asyncio.sleep(0.03)  # engine 0 is free again, engine 1 is not
-        await asyncio.gather(*first, sampler.sample(Request()))
-        return worker.engines
-
-    assert asyncio.run(scenario()) == [0, 1, 0]

@@ -26,8 +26,8 @@ from molt_core.loop.ports import ItemReference, RankShare
 def share(payloads):
     items = tuple(
         ItemReference(
-            payload=payload, segment=number, num_tokens=5, advantage=-0.1 * number, rollout_index=number // 2,
-            group_index=0, rollout_tokens=4, group_tokens=9,
+            payload=payload, rollout_id=f"0-{number // 2}", segment=number, num_tokens=5,
+            advantage=-0.1 * number, rollout_index=number // 2, group_index=0, rollout_tokens=4, group_tokens=9,
         )
         for number, payload in enumerate(payloads)
     )  # fmt: skip

@@ -83,9 +83,9 @@ def sampled(plan: Plan, row: dict[str, str], num_rollouts: int = 1) -> list[Roll
         model = PreparedModel(folder=Path("m"), max_length=256, end_token_ids=(0,))
         (request,) = worker_requests(plan, model)
         worker = WorkerHost(InProcessStore(), *request.args)
-        await worker.prepare()
+        await worker.start()
         assert worker._gateway.running
-        await worker.start([Handle()])
+        await worker.connect(0, Handle())
         summaries = [
             await worker.sample(
                 RolloutRequest(

@@ -104,7 +104,7 @@ def live(
         resumed, tasks = None, fake_tasks(num_tasks)
         if disk.state is not None:
             state = LoopState.from_json(json.loads(disk.state))
-            again = tasks.restore(state.tasks, state.tasks_in_flight)
+            again = tasks.restore(state.tasks, state.tasks_open)
             state = state.resumed(disk.payloads, asyncio.get_running_loop().time())
             resumed = Resumed(state=state, tasks=again)
         stop = StopSignal()
@@ -271,10 +271,10 @@ def test_engines_get_the_checkpoints_weights_under_their_version_before_anything
 
 
 def test_a_state_of_another_schema_is_refused():
-    with pytest.raises(ConfigError, match="schema 0, this molt-core reads 1"):
+    with pytest.raises(ConfigError, match="schema 0, this molt-core reads 2"):
         LoopState.from_json({"schema": 0})
     with pytest.raises(ConfigError, match="no state of a loop"):
-        LoopState.from_json({"schema": 1, "step": 3})
+        LoopState.from_json({"schema": 2, "step": 3})
 
 
 def test_training_goes_on_while_a_checkpoint_is_made_durable_and_the_next_waits_for_it():

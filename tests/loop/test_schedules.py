@@ -27,6 +27,7 @@ from molt_core.experience import Outcome
 from molt_core.loop.controller import MAX_SKIPPED_IN_A_ROW, Controller
 from molt_core.loop.evaluate import eval_tasks
 from molt_core.loop.parts import LoopParts, Resumed
+from molt_core.loop.ports import RolloutsLost
 from molt_core.loop.state import LoopState
 from molt_core.loop.stop import StopSignal
 from molt_core.report.ledger import Ledger
@@ -57,6 +58,8 @@ class GroupBook:
     """Last round that may train on it."""
     ended: dict = field(factory=dict)
     """Summary by rollout id."""
+    earlier: list = field(factory=list)
+    """Summaries of what had ended before its tokens were lost."""
     fate: str = IN_FLIGHT
     """IN_FLIGHT, READY, TRAINING, TRAINED or why it was dropped."""
 
@@ -91,6 +94,15 @@ class Books:
         kept = not self.filters or any(each.reward == SOLVED for each in trainable)
         book.fate = READY if kept else "filtered"
         self.lost_in_a_row = 0
+
+    def lose(self, rollout_ids) -> None:
+        """Finished groups are to be run again; what else was taken waits."""
+        for number in self.having(READY, TRAINING):
+            book = self.groups[number]
+            book.fate = READY
+            if rollout_ids & book.ended.keys():
+                book.earlier += book.ended.values()
+                book.ended, book.fate = {}, IN_FLIGHT
 
     def having(self, *fates: str) -> list[int]:
         return [number for number, book in self.groups.items() if book.fate in fates]
@@ -142,6 +154,8 @@ class Books:
                     told[unit]["dropped"][where] += count
 
         for group in self.groups.values():
+            for each in group.earlier:
+                book("lost" if each.trains else each.reason, 0, 1, TOKENS)
             if group.fate == IN_FLIGHT:
                 # tokens are counted when the whole group is back
                 book("pending", 1, size, 0)
@@ -196,7 +210,7 @@ class Schedules(RuleBasedStateMachine):
         self.stop = StopSignal()
         tasks = fake_tasks(self.num_tasks)
         if resumed is not None:
-            again = tasks.restore(resumed.tasks, resumed.tasks_in_flight)
+            again = tasks.restore(resumed.tasks, resumed.tasks_open)
             resumed = Resumed(state=resumed, tasks=again)
         parts = LoopParts(
             sampler=self.sampler, policy=self.policy, estimator=Centred(), needs_groups=self.needs_groups,
@@ -300,6 +314,20 @@ class Schedules(RuleBasedStateMachine):
         self.settle()
         assert not self.sampler.running, "rollouts go on"
 
+    @precondition(
+        lambda self: self.policy.operation is not None and self.policy.operation.kind in ("step", "save")
+    )
+    @rule(picks=st.lists(st.integers(0, 99), min_size=1, max_size=3))
+    def lose_tokens(self, picks) -> None:
+        """A worker that kept finished rollouts is gone."""
+        groups = [self.books.groups[number] for number in self.books.having(READY, TRAINING)]
+        rollouts = [each for group in groups for each, it in group.ended.items() if it.trains]
+        if rollouts:
+            lost = {rollouts[pick % len(rollouts)] for pick in picks}
+            self.books.lose(lost)
+            self.policy.fail(RolloutsLost(lost))
+            self.settle()
+
     @precondition(lambda self: self.policy.committing is not None and not self.expected)
     @rule()
     def fill_the_disk(self) -> None:
@@ -394,7 +422,7 @@ class Schedules(RuleBasedStateMachine):
         group, task = int(request.group_id), request.task.row["number"]
         self.books.start(group, task)
         members = [each for each in self.sampler.requests if each.group_id == request.group_id]
-        assert len({each.seed for each in members}) == len(members)
+        assert len({each.seed for each in members}) == len({each.rollout_id for each in members})
         assert list(self.books.groups) == list(range(len(self.books.groups))), "groups start in order"
         assert self.books.groups[group].task == task == group, "each with the next task"
 

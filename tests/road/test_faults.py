@@ -36,12 +36,37 @@ def test_ctrl_c_saves_and_ends_with_130(start, stack):
     assert run.left_behind() == []
 
 
+ENGINE, TRAINER, ENGINE_HOST_OR_WORKER = "VLLM::EngineCore", "ray::_Actor", "ray::_AsyncActor"
+
+
+def test_killed_engines_and_workers_are_started_again_and_nothing_is_counted_twice(start):
+    run = start("examples/tiny.toml", *LONG, "--max-staleness", "1", "--partial")
+    run.wait_for_steps(2)
+    for victims in ([ENGINE], [ENGINE_HOST_OR_WORKER, ENGINE_HOST_OR_WORKER]):
+        for number, victim in enumerate(victims):
+            run.processes(victim)[number].kill()
+        run.wait_for_steps(len(run.steps()) + 4)
+    run.interrupt()
+    code, output = run.wait()
+
+    assert code == 130, output
+    for name, times in (("engine-0", 2), ("worker-0", 1)):
+        assert output.count(f"{name} is lost, started again in") == times, output
+        assert output.count(f"{name} is there, after") == times
+    assert "Traceback" not in output
+    assert_saved(run, output)
+    trained = run.ledger()["rollouts"]["trained"]
+    assert trained == sum(32 for step in run.steps())
+    assert max(step["staleness/max"] for step in run.steps()) <= 1
+    assert run.left_behind() == []
+
+
 @pytest.mark.parametrize(
-    ("victim", "named"),
-    [("VLLM::EngineCore", "engine-0"), ("ray::_Actor", "trainer-0"), ("ray::_AsyncActor", "")],
+    ("victim", "named", "flags"),
+    [(TRAINER, "trainer-0", ()), (ENGINE, "engine-0", ("--max-restarts", "0"))],
 )
-def test_a_killed_process_ends_the_run_with_its_name(start, victim, named):
-    run = start("examples/tiny.toml", *LONG)
+def test_a_loss_that_can_not_be_made_good_ends_the_run_with_its_name(start, victim, named, flags):
+    run = start("examples/tiny.toml", *LONG, *flags)
     run.wait_for_steps(2)
     run.processes(victim)[0].kill()
     code, output = run.wait()
