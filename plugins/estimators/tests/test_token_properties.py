@@ -204,4 +204,19 @@ def test_a_steered_coefficient_is_saved_and_restored(name: str) -> None:
         first.token_advantages(tokens, alone)
     second.restore(first.state())
     assert first.state()["kl_coef"] == pytest.approx(0.1 * 1.02**2)
-    assert second.token_advantages(tokens, alone).metrics == first.token_advantages(tokens, alone).metrics
+    made, again = (one.token_advantages(tokens, alone) for one in (first, second))
+    assert made.metrics == again.metrics
+    np.testing.assert_array_equal(made.advantages, again.advantages)
+
+
+@pytest.mark.parametrize("name", ["reinforce++", "gae"])
+def test_the_steered_coefficient_is_the_one_that_is_taken_off_the_rewards(name: str) -> None:
+    options = {"kl_coef": 0.1, "kl_target": 0.01, "kl_horizon": 10.0, "whiten": False}
+    tokens = TokenRollouts(
+        starts=np.array([0, 2]), rewards=np.array([0.0, 1.0]), values=np.zeros(2),
+        reference_log_ratio=np.array([0.5, 0.5]),
+    )  # fmt: skip
+    estimator = make(name, **options)
+    for coef in (0.1, 0.1 * 1.02, 0.1 * 1.02**2):
+        found = estimator.token_advantages(tokens, alone).advantages
+        np.testing.assert_allclose(found, [1 - 2 * 0.5 * coef, 1 - 0.5 * coef])

@@ -242,7 +242,8 @@ def correction_case(level: str, gate: str, mode: str, low: F | None, high: F) ->
 
 
 BANDS: dict[str, list[tuple[F | None, F]]] = {
-    "ratio": [(F(1, 3), F(2)), (None, F(1)), (F(17, 20), F(11, 10)), (F(3), F(4))],
+    # of the second rollout the product is 9/100 and its root 3/10: the last band tells levels seq and geo apart
+    "ratio": [(F(1, 3), F(2)), (None, F(1)), (F(17, 20), F(11, 10)), (F(3), F(4)), (F(1, 5), F(6, 5))],
     "binary_kl": [(None, F(1, 20)), (None, F(1, 1000)), (F(0), F(1, 5))],
     "tv": [(None, F(1, 10)), (None, F(1, 1000)), (F(0), F(1, 5))],
 }

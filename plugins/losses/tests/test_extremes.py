@@ -125,6 +125,12 @@ def test_corrections_of_no_tokens_are_empty(correction: Any) -> None:
     assert made.weights.shape == made.kept.shape == (0,)
 
 
+def test_cispo_takes_a_token_that_became_impossible_for_very_unlikely_and_a_missing_one_for_nothing() -> None:
+    logprobs = torch.tensor([-INF, NAN, -2.0], requires_grad=True)
+    sums = CispoLoss(CispoOptions())(token_batch(logprobs, logprobs.detach(), torch.ones(3))).token_sums
+    assert sums["policy/loss"].item() == pytest.approx(1e4 + 0.0 + 2.0)
+
+
 def test_kl_is_the_mean_of_behaviour_minus_new() -> None:
     behaviour, logprobs = torch.tensor([-1.0, -2.0]), torch.tensor([-1.5, -1.75])
     sums = PpoLoss(PpoOptions())(token_batch(logprobs, behaviour, torch.ones(2))).token_sums

@@ -34,6 +34,11 @@ def test_dynamic_keeps_what_is_solved_sometimes(rewards: list[float | None], kep
     assert Dynamic(DynamicOptions()).keeps(rewards) is kept
 
 
+@pytest.mark.parametrize(("rewards", "kept"), [([None, 1.0, 1.0], True), ([None], True), ([1.0, 1.0], False)])
+def test_an_unscored_rollout_might_have_made_the_difference(rewards: list[float | None], kept: bool) -> None:
+    assert Varied(NoOptions()).keeps(rewards) is kept
+
+
 def test_the_interval_is_open() -> None:
     tight = Dynamic(DynamicOptions(low=0.25, high=0.75))
     assert not tight.keeps([1.0, 0.0, 0.0, 0.0])
