@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, get_args, get_origin
 
 import attrs
 
 from molt_core.api.findings import error
-from molt_core.api.spec import SLOTS, HookSpec, Spec
+from molt_core.api.spec import SLOTS, Spec
+from molt_core.config.help import option_lines
+from molt_core.config.settings import owner_of_knobs
+from molt_core.config.structure import fields_of
 from molt_core.errors import ConfigError
 from molt_core.plugins.load import load_spec
 from molt_core.plugins.match import is_shadowed, matching
-from molt_core.plugins.names import FIRST_PARTY, nearest, normalized
+from molt_core.plugins.names import FIRST_PARTY, nearest
 from molt_core.plugins.resolve import resolve
 from molt_core.plugins.scan import Candidate, Scan, scan
 
@@ -70,21 +72,16 @@ def describe(candidate: Candidate, spec: Spec, *, shadowed: bool) -> Iterator[st
     yield f"spec        {candidate.value}"
     yield f"code        {spec.factory}"
     yield from _facts(spec)
-    fields = attrs.fields(spec.options)
-    # several hooks may run at once, so their options carry the name
-    prefix = f"hook.{normalized(spec.name)}" if isinstance(spec, HookSpec) else spec.flag
+    fields = fields_of(spec.options)
     yield ""
     yield "options" if fields else "no options"
     for option in fields:
-        flag = f"--{prefix}.{option.name.replace('_', '-')}"
-        yield f"  {flag} {_type(option.type)}  {_limits(option)}"
-        yield f"      {option.metadata.get('help', '')}"
+        yield from option_lines(option, owner_of_knobs(spec))
 
 
 def _facts(spec: Spec) -> Iterator[str]:
     """What the spec states under its default options."""
-    required = [field.name for field in attrs.fields(spec.options) if field.default is attrs.NOTHING]
-    if required:
+    if any(field.default is attrs.NOTHING for field in fields_of(spec.options)):
         return
     try:
         facts = spec.facts(spec.options())
@@ -96,18 +93,3 @@ def _facts(spec: Spec) -> Iterator[str]:
         stated = sorted(getattr(facts, word))
         if stated:
             yield f"{word:<12}{', '.join(stated)}"
-
-
-def _type(kind: Any) -> str:
-    if get_origin(kind) is Literal:
-        return "|".join(str(value) for value in get_args(kind))
-    arguments = [_type(argument) for argument in get_args(kind) if argument not in (type(None), ...)]
-    return "|".join(arguments) if arguments else getattr(kind, "__name__", str(kind)).upper()
-
-
-def _limits(option: attrs.Attribute[Any]) -> str:
-    bounds = [
-        f"{sign} {bound:g}" for sign, bound in option.metadata.get("bounds", {}).items() if bound is not None
-    ]
-    default = "required" if option.default is attrs.NOTHING else f"default {option.default}"
-    return ", ".join([default, *bounds])

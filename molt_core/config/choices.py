@@ -16,11 +16,11 @@ from attrs import field, frozen
 from molt_core.api.findings import Finding, Source, error
 from molt_core.api.spec import SLOTS, AgentSpec, EnvironmentSpec, GatewaySpec, ModelSpec, Spec
 from molt_core.config.from_file import from_file
-from molt_core.config.settings import HOOK_FLAG, Setting, flag_of
+from molt_core.config.settings import HOOK_FLAG, Setting, flag_of, owner_of_knobs
 from molt_core.errors import ConfigError
 from molt_core.plugins.load import load_spec
 from molt_core.plugins.match import matching
-from molt_core.plugins.names import nearest, normalized, owner_of
+from molt_core.plugins.names import nearest, owner_of
 from molt_core.plugins.resolve import resolve
 from molt_core.plugins.scan import Candidate, Scan
 
@@ -43,8 +43,7 @@ class Choice:
     @property
     def owner(self) -> str:
         """Prefix of its knobs' keys: `estimator`, `hook.tensorboard`."""
-        flag = self.spec.flag
-        return f"{flag}.{normalized(self.spec.name)}" if flag == HOOK_FLAG else flag
+        return owner_of_knobs(self.spec)
 
 
 @frozen

@@ -1,8 +1,8 @@
 """Values of options by their field's type: what TOML gives, and what text of flags means.
 
 Strict: a TOML string is no number, a bool is no int, 8.0 is no int; only flags' text is
-converted. NaN and infinity are refused because the plan is JSON. cattrs walks the types;
-ranges are the fields' validators' matter.
+converted. NaN and infinity are refused because the plan is JSON. Types are those that
+`molt_core.api.options` allows; ranges are the fields' validators' matter.
 """
 
 from __future__ import annotations
@@ -11,11 +11,8 @@ import math
 import types
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin
-
-from cattrs import Converter
 
 from molt_core.config.settings import Setting
 
@@ -39,12 +36,13 @@ def convert(setting: Setting, kind: Any) -> Any:
             raise ValueError("only options that are true or false have a --no- form")
         if True in setting.values:
             raise ValueError(f"needs a value: {type_name(kind)}")
-    return _FLAGS.structure(setting.values if _is_tuple(required_type(kind)) else value, kind)
+    is_list = get_origin(required_type(kind)) is tuple
+    return _read(setting.values if is_list else value, kind, text=True)
 
 
 def from_plain(value: Any, kind: Any) -> Any:
     """Typed value of a TOML or JSON value. Raises ValueError as `convert` does."""
-    return _FILES.structure(value, kind)
+    return _read(value, kind, text=False)
 
 
 def is_optional(kind: Any) -> bool:
@@ -67,6 +65,25 @@ def type_name(kind: Any) -> str:
         return f"{type_name(get_args(kind)[0])} ..."
     words: dict[Any, str] = {str: "text", Path: "path"}
     return words.get(kind) or str(getattr(kind, "__name__", kind))
+
+
+def _read(value: Any, kind: Any, *, text: bool) -> Any:
+    if is_optional(kind):
+        return None if value is None else _read(value, required_type(kind), text=text)
+    if get_origin(kind) is Literal:
+        return _choice(value, kind, text=text)
+    if get_origin(kind) is tuple:
+        # one value may stand without brackets, as it may on the command line
+        items = value if isinstance(value, list | tuple) else [value]
+        return tuple(_item(item, get_args(kind)[0], text=text) for item in items)
+    return _SCALARS[kind](value, text=text)
+
+
+def _item(item: Any, kind: Any, *, text: bool) -> Any:
+    try:
+        return _read(item, kind, text=text)
+    except ValueError as wrong:
+        raise ValueError(f"{item!r} {wrong}") from wrong
 
 
 def _int(value: Any, *, text: bool) -> int:
@@ -116,43 +133,6 @@ def _choice(value: Any, kind: Any, *, text: bool) -> Any:
     raise ValueError(f"must be one of {', '.join(map(str, get_args(kind)))}")
 
 
-def _scalar(read: Callable[..., Any], text: bool, value: Any, _kind: Any) -> Any:
-    return read(value, text=text)
-
-
-def _is_tuple(kind: Any) -> bool:
-    return get_origin(kind) is tuple
-
-
-def _is_literal(kind: Any) -> bool:
-    return get_origin(kind) is Literal
-
-
-def _converter(*, text: bool) -> Converter:
-    converter = Converter()
-
-    def optional(value: Any, kind: Any) -> Any:
-        return None if value is None else converter.structure(value, required_type(kind))
-
-    def one(item: Any, kind: Any) -> Any:
-        try:
-            return converter.structure(item, kind)
-        except ValueError as wrong:
-            raise ValueError(f"{item!r} {wrong}") from wrong
-
-    def many(value: Any, kind: Any) -> Any:
-        # one value may stand without brackets, as it may on the command line
-        items = value if isinstance(value, list | tuple) else [value]
-        return tuple(one(item, get_args(kind)[0]) for item in items)
-
-    scalars: dict[Any, Callable[..., Any]] = {int: _int, float: _float, bool: _bool, str: _str, Path: _path}
-    for kind, read in scalars.items():
-        converter.register_structure_hook(kind, partial(_scalar, read, text))
-    converter.register_structure_hook_func(_is_tuple, many)
-    converter.register_structure_hook_func(_is_literal, partial(_choice, text=text))
-    converter.register_structure_hook_func(is_optional, optional)
-    return converter
-
-
-_FILES: Final = _converter(text=False)
-_FLAGS: Final = _converter(text=True)
+_SCALARS: Final[dict[Any, Callable[..., Any]]] = {
+    int: _int, float: _float, bool: _bool, str: _str, Path: _path,
+}  # fmt: skip

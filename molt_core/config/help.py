@@ -48,7 +48,7 @@ def _lines(command: str, choices: Choices, scan: Scan, purpose: Purpose) -> Iter
     yield from ("", "run:")
     for attribute in fields_of(RunOptions):
         if attribute.name not in purpose.unused_keys:
-            yield from _option(attribute, "")
+            yield from option_lines(attribute, "")
     yield from ("", "plugins, by slot (molt plugins info NAME tells more):")
     for slot, kind in SLOTS.items():
         if slot == ModelSpec.slot or slot in purpose.unused_slots:
@@ -64,14 +64,15 @@ def _lines(command: str, choices: Choices, scan: Scan, purpose: Purpose) -> Iter
             if attributes:
                 yield from ("", f"{choice.spec.flag} {choice.spec.name}: {choice.spec.summary}")
             for attribute in attributes:
-                yield from _option(attribute, choice.owner)
+                yield from option_lines(attribute, choice.owner)
     yield from ("", "instead of a run:")
     yield from _entry("--help, -h", "this text, with the flags of the chosen plugins")
     yield from _entry("--print-config", "print the configuration with the origin of each value")
     yield from _entry("--dry-run", "check everything and print the plan")
 
 
-def _option(attribute: Attribute, owner: str) -> Iterator[str]:
+def option_lines(attribute: Attribute, owner: str) -> Iterator[str]:
+    """Flag, type and range, meaning and default of one option; `owner` is the prefix of its key."""
     flag = flag_of(f"{owner}.{attribute.name}" if owner else attribute.name)
     text = attribute.metadata.get("help", "")
     if required_type(attribute.type) is bool:

@@ -22,7 +22,7 @@ from molt_core.config.choices import Choice, Choices, choose
 from molt_core.config.files import read_file
 from molt_core.config.purpose import EVAL, TRAIN, Purpose, as_evaluated, drop_unused
 from molt_core.config.replaced import drop_replaced
-from molt_core.config.settings import Setting, is_choice, strongest
+from molt_core.config.settings import SLOT_OF_FLAG, Setting, strongest
 from molt_core.config.structure import fields_of, structure
 from molt_core.config.unknown import unknown
 from molt_core.errors import ConfigError
@@ -137,6 +137,6 @@ def _origins(settings: Mapping[str, Setting], choices: Choices, broken: set[str]
     for chosen in choices.chosen.values():
         for choice in chosen:
             # an environment that --data implied has no setting of its own
-            if choice.origin != "default" and is_choice(choice.spec.flag):
+            if choice.origin != "default" and choice.spec.flag in SLOT_OF_FLAG:
                 origins[choice.spec.flag] = choice.origin
     return origins

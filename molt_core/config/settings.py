@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from molt_core.api.spec import SLOTS, HookSpec
+from molt_core.api.spec import SLOTS, HookSpec, Spec
+from molt_core.plugins.names import normalized
 
 HOOK_FLAG: Final = HookSpec.flag
 SLOT_OF_FLAG: Final = {spec.flag: slot for slot, spec in SLOTS.items()}
@@ -68,9 +69,9 @@ def flag_of(key: str) -> str:
     return f"--{owner}{dot}{knob.replace('_', '-')}"
 
 
-def is_choice(key: str) -> bool:
-    """True for keys that name a plugin. `model` may also name a folder or a hub id."""
-    return key in SLOT_OF_FLAG
+def owner_of_knobs(spec: Spec) -> str:
+    """Prefix of a plugin's keys: `estimator`; of a hook, of which several may run, `hook.tensorboard`."""
+    return f"{HOOK_FLAG}.{normalized(spec.name)}" if spec.flag == HOOK_FLAG else spec.flag
 
 
 def strongest(settings: Iterable[Setting]) -> dict[str, Setting]:
