@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from attrs import cmp_using, field, frozen
@@ -119,15 +119,6 @@ class Generation:
         default=None, converter=optional(_float32), eq=cmp_using(eq=np.array_equal)
     )
     """[N, k] float32, their log-probs, as `logprobs`."""
-
-
-def joined_top(generations: Sequence[Generation]) -> dict[str, Any]:
-    """`top_ids` and `top_logprobs` of replies one after the other, as arguments of a `Segment`; empty without."""
-    return {
-        name: np.concatenate([getattr(generation, name) for generation in generations])
-        for name in ("top_ids", "top_logprobs")
-        if all(getattr(generation, name) is not None for generation in generations)
-    }
 
 
 @frozen(kw_only=True)

@@ -6,15 +6,16 @@ agents or multi-turn environments.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
+import numpy as np
 from attrs import field, frozen
 
 from molt_core.api.agent import Session
 from molt_core.api.engine import GenerateRequest, Generation
 from molt_core.experience.rollout import LeftOut
-from molt_core.experience.segment import Segment
+from molt_core.experience.segment import NOT_SAMPLED, IntArray, Segment
 
 Generate = Callable[[GenerateRequest], Awaitable[Generation]]
 
@@ -68,6 +69,23 @@ class Capture:
     """Last reply of the main conversation."""
     info: Mapping[str, float] = field(factory=dict)
     """Counts worth a metric: `calls`, `samples`, `orphans`, `side_calls`, …"""
+
+
+def recorded(token_ids: Sequence[int] | IntArray, replies: Sequence[tuple[int, Generation]]) -> Segment:
+    """The segment in which these replies were sampled, each from its place on; the other tokens are context."""
+    num_tokens = len(token_ids)
+    sampled, logprobs = np.zeros(num_tokens, np.bool_), np.zeros(num_tokens, np.float32)
+    versions = np.full(num_tokens, NOT_SAMPLED, np.int32)
+    for start, reply in replies:
+        span = slice(start, start + len(reply.token_ids))
+        sampled[span], logprobs[span], versions[span] = True, reply.logprobs, reply.versions
+    top = {
+        name: np.concatenate([getattr(reply, name) for _, reply in replies])
+        for name in ("top_ids", "top_logprobs")
+        if all(getattr(reply, name) is not None for _, reply in replies)
+    }
+    token_ids = np.asarray(token_ids, np.int32)
+    return Segment(token_ids=token_ids, sampled=sampled, logprobs=logprobs, versions=versions, **top)
 
 
 class RecordedSession(Session, Protocol):

@@ -11,15 +11,13 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from attrs import define, field
 
 from molt_core.api.agent import ChatReply, text_of
-from molt_core.api.engine import GenerateRequest, Generation, joined_top
-from molt_core.api.gateway import Capture, GatewayContext, Place, SessionRequest
+from molt_core.api.engine import GenerateRequest, Generation
+from molt_core.api.gateway import Capture, GatewayContext, Place, SessionRequest, recorded
 from molt_core.errors import RunError
 from molt_core.experience import LeftOut, Segment
-from molt_core.experience.segment import NOT_SAMPLED
 
 Message = Mapping[str, Any]
 
@@ -161,16 +159,9 @@ class FakeSession:
 
 def _segment(path: _Path, numbers: Sequence[int]) -> Segment:
     """The path up to the last of the samples `numbers`, with those sampled."""
-    end = path.starts[numbers[-1]] + len(path.sampled[numbers[-1]].token_ids)
-    ids = np.array(path.token_ids[:end], np.int32)
-    sampled, logprobs = np.zeros(end, np.bool_), np.zeros(end, np.float32)
-    versions = np.full(end, NOT_SAMPLED, np.int32)
-    for number in numbers:
-        generation, start = path.sampled[number], path.starts[number]
-        span = slice(start, start + len(generation.token_ids))
-        sampled[span], logprobs[span], versions[span] = True, generation.logprobs, generation.versions
-    top = joined_top([path.sampled[number] for number in numbers])
-    return Segment(token_ids=ids, sampled=sampled, logprobs=logprobs, versions=versions, **top)
+    replies = [(path.starts[number], path.sampled[number]) for number in numbers]
+    start, last = replies[-1]
+    return recorded(path.token_ids[: start + len(last.token_ids)], replies)
 
 
 class FakeGateway:

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 
-import numpy as np
-
-from molt_core.api.engine import joined_top
-from molt_core.api.gateway import Place
+from molt_core.api.gateway import Place, recorded
 from molt_core.experience.rollout import LeftOut
-from molt_core.experience.segment import NOT_SAMPLED, Segment
+from molt_core.experience.segment import Segment
 from molt_plugin_gateway.capture.samples import Sample
 
 
@@ -50,16 +47,6 @@ def left_out(samples: Sequence[Sample], reasons: Mapping[int, str]) -> tuple[Lef
 
 
 def _segment(last: Sample, sampled_ids: Container[int]) -> Segment:
-    sampled = np.zeros(last.num_tokens, np.bool_)
-    logprobs = np.zeros(last.num_tokens, np.float32)
-    versions = np.full(last.num_tokens, NOT_SAMPLED, np.int32)
     fresh = [sample for sample in last.path() if sample.sample_id in sampled_ids]
-    for sample in fresh:
-        reply = slice(sample.prompt.num_tokens, sample.num_tokens)
-        sampled[reply] = True
-        logprobs[reply] = sample.generation.logprobs
-        versions[reply] = sample.generation.versions
-    return Segment(
-        token_ids=last.token_ids(), sampled=sampled, logprobs=logprobs, versions=versions,
-        **joined_top([sample.generation for sample in fresh]),
-    )  # fmt: skip
+    replies = [(sample.prompt.num_tokens, sample.generation) for sample in fresh]
+    return recorded(last.token_ids(), replies)
