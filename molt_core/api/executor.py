@@ -6,7 +6,7 @@ role; where they run, and how calls and bytes travel, is the executor's matter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from attrs import field, frozen
@@ -56,8 +56,15 @@ class Executor(Protocol):
         """Machines that actors may be on, known after `start`. Files are shared only within one."""
         ...
 
-    async def start(self) -> None:
-        """Connect, and check that what the run needs is there. Raises PreflightError with numbers."""
+    async def start(self, packages: Sequence[str] = ()) -> None:
+        """Connect, and check that what the run needs is there: places for its actors, and on each machine `packages`.
+
+        Args:
+            packages: distributions, and absolute paths of Python files, that have to be as they are here.
+
+        Raises:
+            PreflightError: with what is there and what is wanted.
+        """
         ...
 
     async def spawn(self, request: ActorRequest) -> Handle:

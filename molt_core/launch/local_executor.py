@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -58,8 +59,8 @@ class LocalExecutor:
     def __init__(self, _options: NoOptions, _run: RunOptions) -> None:
         self._actors: list[LocalHandle | ChildProcess] = []
 
-    async def start(self) -> None:
-        """Nothing to connect to."""
+    async def start(self, packages: Sequence[str] = ()) -> None:
+        """Nothing to connect to, and no other machine."""
 
     async def spawn(self, request: ActorRequest) -> Handle:
         store = InProcessStore()

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from molt_core.api.executor import ActorRequest, Handle
 from molt_core.api.run_options import RunOptions
 from molt_core.errors import ActorLost, ObjectLost, PreflightError, RunError
 from molt_core.launch.local_executor import LOOPBACK
+from molt_core.launch.ray_nodes import check_nodes
 from molt_core.launch.specs import RayOptions
 from molt_core.plugins.factory import import_object
 
@@ -166,8 +168,10 @@ class RayExecutor:
     def num_nodes(self) -> int:
         return num_nodes()
 
-    async def start(self) -> None:
+    async def start(self, packages: Sequence[str] = ()) -> None:
         await asyncio.to_thread(self._connect)
+        if self._run.ray_address is not None:
+            await asyncio.to_thread(check_nodes, packages, self._options.start_timeout_s)
 
     def _connect(self) -> None:
         run = self._run

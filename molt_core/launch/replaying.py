@@ -63,7 +63,7 @@ async def replay(
     executor: Executor = plan.one("executors").build(plan.run_options())
     different = []
     try:
-        await executor.start()
+        await executor.start(plan.packages)
         ranks = await start_ranks(executor, plan, model)
         if found.folder is not None:
             state = found.folder / checkpoint.TRAINER_STATE

@@ -55,7 +55,7 @@ async def running(
         return ranks
 
     try:
-        await executor.start()
+        await executor.start(plan.packages)
         with stop.on_signals():
             ranks = await stop.unless_stopped(start_all())
             yield executor, Actors(engines=engines, ranks=ranks, workers=workers)

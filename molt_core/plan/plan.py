@@ -18,14 +18,17 @@ from cattrs import Converter
 from cattrs.errors import BaseValidationError
 
 from molt_core import __version__
+from molt_core.api import python_file
 from molt_core.api.findings import error
 from molt_core.api.plan_view import ChosenPart, PlanView
 from molt_core.api.run_options import RunOptions
 from molt_core.api.spec import Spec
+from molt_core.config.from_file import DIST as FROM_FILE
 from molt_core.config.structure import from_table
 from molt_core.config.tables import options_class_path, to_table
 from molt_core.errors import ConfigError
 from molt_core.plugins.factory import import_factory, import_object
+from molt_core.plugins.names import CORE
 
 SCHEMA: Final = 1
 
@@ -90,6 +93,19 @@ class Plan:
         """What the plugin of a slot makes of `args`; None where the slot is empty."""
         chosen = self.parts.get(slot, ())
         return chosen[0].build(*args) if chosen else None
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Where its parts come from: distributions, the core's too, and Python files of the user."""
+        chosen = [part for parts in self.parts.values() for part in parts]
+        texts = [part.factory for part in chosen]
+        for part in chosen:
+            for value in part.options.values():
+                texts += [
+                    each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)
+                ]
+        files = {str(found[0]) for found in map(python_file.split, texts) if found and found[0].is_absolute()}
+        return tuple(sorted({CORE, *(part.dist for part in chosen)} - {FROM_FILE} | files))
 
     def run_options(self) -> RunOptions:
         options: RunOptions = from_table(RunOptions, self.run)

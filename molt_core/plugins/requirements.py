@@ -35,7 +35,7 @@ def unmet(dist: str) -> Iterator[tuple[Requirement, str | None]]:
     for needed in _parsed(declared):
         name = normalized_dist(needed.name)
         if name in CHECKED and (needed.marker is None or needed.marker.evaluate({"extra": ""})):
-            installed = _version((name, *CHECKED[name]))
+            installed = installed_version(name)
             if installed is None or not needed.specifier.contains(installed, prereleases=True):
                 yield needed, installed
 
@@ -48,10 +48,11 @@ def _parsed(declared: Iterable[str]) -> Iterator[Requirement]:
             continue  # older build tools wrote lines that no installer reads; none is about a checked package
 
 
-def _version(names: Iterable[str]) -> str | None:
-    for name in names:
+def installed_version(name: str) -> str | None:
+    """Of one of the checked packages, or of what provides the same; None if there is none."""
+    for dist in (name, *CHECKED[name]):
         try:
-            return metadata.version(name)
+            return metadata.version(dist)
         except metadata.PackageNotFoundError:
             continue
     return None

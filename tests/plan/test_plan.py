@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from attrs import evolve
@@ -11,7 +12,7 @@ from molt_core.config.parse import configure
 from molt_core.errors import ConfigError
 from molt_core.plan.check import check
 from molt_core.plan.plan import Plan, freeze
-from molt_core.plugins.scan import Scan
+from molt_core.plugins.scan import Scan, scan
 
 ARGV = ("--model", "tiny", "--env", "arithmetic", "--estimator", "grpo", "--hook", "tensorboard")
 
@@ -69,3 +70,18 @@ def test_another_schema_is_refused(stand_ins: Scan) -> None:
         Plan.from_json(json.dumps({**table, "schema": 99}))
     with pytest.raises(ConfigError, match="no plan"):
         Plan.from_json(json.dumps({**table, "surprise": 1}))
+
+
+def test_packages_are_the_distributions_of_core_and_parts_and_the_users_files(tmp_path: Path) -> None:
+    reward, agent = tmp_path / "reward.py", tmp_path / "agent.py"
+    reward.write_text("def close(reply, answer):\n    return 1.0\n")
+    agent.write_text("def solve(task, session):\n    return 1.0\n")
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "answer": "b"}\n')
+    flags = ["--env", "verify", "--env.reward", f"{reward}:close", "--agent", f"{agent}:solve"]
+    view, findings = check(configure([*flags, "--model", "tiny", "--data", f"{tmp_path}/rows.jsonl"], scan()))
+    assert not [finding for finding in findings if finding.level == "error"]
+    packages = freeze(view).packages
+
+    assert {str(reward), str(agent), "molt-core", "molt-plugin-envs", "molt-plugin-models"} <= set(packages)
+    assert all(Path(name).is_absolute() or name.startswith("molt-") for name in packages)
+    assert list(packages) == sorted(set(packages))

@@ -115,7 +115,9 @@ def start(tmp_path: Path) -> Iterator[object]:
     started: list[Run] = []
 
     def begin(*words: str, env: dict[str, str] | None = None, command: str = "run") -> Run:
-        one_process = env is None and {"local", "transformers"} <= set(words)
+        one_process = (
+            env is None and {"local", "transformers"} <= set(words) and not {"ray", "vllm"} & set(words)
+        )
         started.append(Run(tmp_path, *words, env=env, command=command, forked=one_process))
         return started[-1]
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from molt_core.experience.codec import decode
 from molt_core.launch.record import read_batch, recorded_steps, weights_digest
@@ -25,7 +26,7 @@ EPOCH = 6
 OPTIONS = (
     *EMBEDDED, "--env", "verify", "--env.reward", "examples/tiny_reward.py:reward_digits", "--steps", str(EPOCH),
     "--prompts-per-step", str(PROMPTS), "--save-every", "2", "--eval-every", "2", "--eval-prompts", "8",
-    "--eval-data", "examples/tiny.jsonl", "--record",
+    "--eval-data", "examples/tiny.jsonl", "--record", "--hook", "tensorboard",
 )  # fmt: skip
 PHASES = ("generating", "updating", "saving", "evaluating")
 
@@ -110,6 +111,9 @@ def assert_exactly_once(run: Run) -> None:
         assert run.ledger()[unit] == {"dispatched": count, "trained": count, "dropped": {}, "pending": 0}
     evaluated = [line["step"] for line in read_json_lines(run.folder / "metrics.jsonl") if "version" in line]
     assert evaluated == [0, 2, 4, 6]
+    scalars = EventAccumulator(str(run.folder / "tensorboard")).Reload().Scalars
+    assert [event.step for event in scalars("reward/mean")] == list(range(1, EPOCH + 1))
+    assert [event.step for event in scalars("eval/verify/pass@1")] == [0, 2, 4, 6]
 
 
 def digests(folder: Path) -> dict[str, str]:
