@@ -182,6 +182,8 @@ class RayExecutor:
                 ray.init(address=run.ray_address, log_to_driver=False, logging_level="ERROR")
             else:
                 ray.init(
+                    # else Ray would join a cluster that happens to run on this machine
+                    address="local",
                     # an actor is a place, not a core: all of them must fit on a small machine
                     num_cpus=max(os.cpu_count() or 1, num_actors),
                     object_store_memory=self._options.object_store_mb * 2**20,

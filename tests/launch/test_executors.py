@@ -10,7 +10,7 @@ import pytest
 from molt_core.api.executor import ActorRequest
 from molt_core.api.options import NoOptions
 from molt_core.api.run_options import RunOptions
-from molt_core.errors import PreflightError, RunError
+from molt_core.errors import ActorLost, ObjectLost, PreflightError, RunError
 from molt_core.launch.local_executor import LocalExecutor
 from molt_core.launch.ray_executor import RayExecutor
 from molt_core.launch.specs import RayOptions
@@ -55,13 +55,22 @@ async def contract(kind: str) -> None:
                 await asyncio.sleep(0.05)
 
         pid = await apart.call("pid")
-        with pytest.raises(RunError, match="rank-1 died during die"):
+        with pytest.raises(ActorLost, match="rank-1 died during die"):
             await apart.call("die")
         with pytest.raises(RunError, match="rank-1 died"):
             await apart.call("greet", "ghost")
         with pytest.raises(RunError, match="rank-1 died"):
             await talker.call("relay", apart, "ghost")
         assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+        if kind == "ray":
+            # what an actor has put into the store is its own, and is lost with it
+            reference = await talker.call("keep", b"heavy" * 100_000)
+            await started.retire(talker)
+            with pytest.raises(ObjectLost):
+                await greeter.call("fetch", reference)
+            again = await started.spawn(ActorRequest(name="talker-0", factory=f"{HERE}:Talker"))
+            assert await again.call("was_cancelled") is False
     finally:
         await started.stop()
     await started.stop()
