@@ -147,7 +147,7 @@ async def matching(gateway: HttpGateway, engine: Instant) -> list[tuple[int, int
         times = []
         for _ in range(20):
             started = time.perf_counter()
-            session._forest.prepare(call)
+            session._sampling.forest.prepare(call)
             times.append(1000 * (time.perf_counter() - started))
         found.append((2 * num_turns, session.num_samples, statistics.median(times)))
         await session.close()

@@ -59,7 +59,6 @@ class Recorder:
         kind: str = "", json_schema: str | None = None,
     ) -> Prepared:  # fmt: skip
         call = Call(
-            wire="chat",
             turns=tuple(turns),
             tools=tuple(tools),
             json_schema=json_schema,

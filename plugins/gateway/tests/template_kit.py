@@ -52,7 +52,7 @@ def tokenizer() -> Tokenizer:
 
 
 class FileTemplate:
-    """Implements `chat.ports.ChatTemplate` for one of `TEMPLATES`; counts its renders."""
+    """Does what `HfTemplate` does, for one of `TEMPLATES`; counts its renders."""
 
     def __init__(self, name: str) -> None:
         environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)

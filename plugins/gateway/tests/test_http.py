@@ -251,7 +251,7 @@ async def test_a_stream_begins_at_once_and_is_kept_alive_with_real_events(stage:
                 stage.go.set()
                 rest = [line async for line in reply.aiter_lines()]
             assert any("Answer" in line for line in rest)
-    assert all(sample.delivered for sample in session._forest.samples)
+    assert all(sample.delivered for sample in session._sampling.forest.samples)
 
 
 async def _some_lines(reply: httpx.Response, num_events: int) -> AsyncIterator[str]:
@@ -284,7 +284,7 @@ async def test_a_repeat_after_a_lost_connection_gets_the_same_sample(
     # that one was delivered, so this is a new sample
     assert "Answer 1." in (await post(session, route, body(route, stream=stream))).text
     assert stage.engine.num_calls == 2
-    assert [sample.delivered for sample in session._forest.samples] == [True, True]
+    assert [sample.delivered for sample in session._sampling.forest.samples] == [True, True]
     assert len(session._attempts) == 0
     assert_exact(await session.close(), stage.engine.record)
 
@@ -301,11 +301,11 @@ async def test_a_client_that_leaves_in_mid_stream_harms_nobody(stage: Stage, rou
     (attempts,) = session._attempts._by_key.values()
     await until(lambda: not attempts[0].live)
     stage.go.set()
-    await until(lambda: len(session._forest.samples) == 1)
-    assert not session._forest.samples[0].delivered
+    await until(lambda: len(session._sampling.forest.samples) == 1)
+    assert not session._sampling.forest.samples[0].delivered
     assert (await post(other, route, body(route))).status_code == 200
     assert "Answer 0." in (await post(session, route, body(route, stream=True))).text
-    assert session._forest.samples[0].delivered
+    assert session._sampling.forest.samples[0].delivered
 
 
 async def test_an_answer_that_nobody_waited_for_is_kept_for_the_repeat_and_marked_without_one(
@@ -323,7 +323,7 @@ async def test_an_answer_that_nobody_waited_for_is_kept_for_the_repeat_and_marke
         stage.go.set()
         await until(lambda: stage.engine.num_in_flight == 0)
     assert "Answer 0." in (await post(session, route, body(route))).text
-    assert [sample.delivered for sample in session._forest.samples] == [True, False]
+    assert [sample.delivered for sample in session._sampling.forest.samples] == [True, False]
     capture = await session.close()
     assert_exact(capture, stage.engine.record)
     assert capture.info["orphans"] == 1

@@ -105,7 +105,6 @@ class Hints:
 class Call:
     """One request."""
 
-    wire: Literal["chat", "responses", "messages", "direct"]
     turns: tuple[Turn, ...]
     tools: tuple[Tool, ...] = ()
     """Without deferred tools that no tool result has referred to yet, and without hosted ones."""
@@ -163,3 +162,5 @@ class Answer:
     model: str
     choices: tuple[Choice, ...]
     usage: Usage
+    sample_ids: tuple[int, ...] = ()
+    """By choice, in the session's record."""

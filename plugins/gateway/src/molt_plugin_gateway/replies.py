@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from molt_core.api.engine import Generation
-from molt_plugin_gateway.chat.ports import ChatTemplate, ReplyParser
+from molt_plugin_gateway.chat.parsers import Parser
+from molt_plugin_gateway.chat.template import HfTemplate
 from molt_plugin_gateway.exchange import Call, Choice, TokenLogprob, Tool, ToolCall, Turn
 
 
@@ -19,8 +20,8 @@ from molt_plugin_gateway.exchange import Call, Choice, TokenLogprob, Tool, ToolC
 class Model:
     """What a session needs to know of the model that it talks to."""
 
-    template: ChatTemplate
-    parser: ReplyParser
+    template: HfTemplate
+    parser: Parser
     max_length: int
     end_token_ids: tuple[int, ...]
 

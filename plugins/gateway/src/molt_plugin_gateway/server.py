@@ -23,10 +23,11 @@ import uvicorn
 
 from molt_core.errors import PreflightError
 from molt_plugin_gateway.connection import Connection, Receive, Send
-from molt_plugin_gateway.exchange import BadRequest, Call
+from molt_plugin_gateway.exchange import Answer, BadRequest, Call
 from molt_plugin_gateway.retries import Attempt
 from molt_plugin_gateway.routing import PROBES, Directory, closed, read_keys, read_path
-from molt_plugin_gateway.session import MODEL, GatewaySession, Sampled, Work
+from molt_plugin_gateway.sampling import Work
+from molt_plugin_gateway.session import MODEL, GatewaySession
 from molt_plugin_gateway.wires import WIRES, Wire
 
 GRACE_S: Final = 0.5
@@ -152,13 +153,13 @@ class Server:
                     await connection.write(wire.keepalive(call))
             if connection.gone:
                 return
-            sampled = _result(work.task)
+            answer = _result(work.task)
             if call.stream:
                 if not connection.started:
                     await connection.begin_stream(b"".join(wire.begin(work.answer_id, work.created_s, call)))
-                await connection.write(b"".join(wire.events(sampled.answer, call)))
+                await connection.write(b"".join(wire.events(answer, call)))
             else:
-                await connection.write_json(200, wire.whole(sampled.answer, call))
+                await connection.write_json(200, wire.whole(answer, call))
             # asked before the end is sent: a client may leave at once when it has what it needs
             if not connection.gone:
                 session.delivered(attempt)
@@ -197,7 +198,7 @@ def _key(route: str, body: Mapping[str, Any], call: Call) -> str:
     return blake2b(written.encode(), digest_size=16).hexdigest()
 
 
-def _result(task: asyncio.Task[Sampled]) -> Sampled:
+def _result(task: asyncio.Task[Answer]) -> Answer:
     if task.cancelled():
         raise closed()
     return task.result()

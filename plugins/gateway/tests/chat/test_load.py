@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 from molt_plugin_gateway.chat.load import load_chat
-from molt_plugin_gateway.chat.parsers import TaggedCalls, ThinkTags
-from molt_plugin_gateway.exchange import Tool, ToolCall, Turn
+from molt_plugin_gateway.chat.parsers import tagged_calls, think_tags
+from molt_plugin_gateway.exchange import BadRequest, Tool, ToolCall, Turn
 
 from molt_core.api.options import NoOptions
 from molt_core.errors import PreflightError
@@ -23,15 +23,15 @@ TOOL = Tool(name="look", description="Looks.")
 
 def test_a_template_without_tools_or_reasoning_gets_tagged_calls_alone(make_model: MakeModel) -> None:
     _, parser = load_chat(make_model(PLAIN), tool_parser="auto", reasoning_parser="auto")
-    assert isinstance(parser.calls, TaggedCalls)
+    assert parser.calls is tagged_calls
     assert parser.reasoning is None
 
 
 def test_families_are_known_by_the_text_of_the_template(make_model: MakeModel) -> None:
     folder = make_model(TOOLS + "{% if add_generation_prompt %}<think>\n{% endif %}")
     _, parser = load_chat(folder, tool_parser="auto", reasoning_parser="auto")
-    assert isinstance(parser.calls, TaggedCalls)
-    assert isinstance(parser.reasoning, ThinkTags)
+    assert parser.calls is tagged_calls
+    assert parser.reasoning is think_tags
     assert parser.opening(TOOL) == '</think>\n\n<tool_call>\n{"name": "look", "arguments": '
 
 
@@ -41,7 +41,8 @@ def test_an_unknown_format_is_left_as_text_and_said(
     folder = make_model(TOOLS.replace("tool_call>", "odd>"))
     _, parser = load_chat(folder, tool_parser="auto", reasoning_parser="auto")
     assert parser.calls is None
-    assert parser.opening(TOOL) == ""
+    with pytest.raises(BadRequest, match="--gateway.tool-parser"):
+        parser.opening(TOOL)
     assert "--gateway.tool-parser" in caplog.text
 
 

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import json
+from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from molt_plugin_gateway.chat.load import OPENINGS
-from molt_plugin_gateway.chat.parsers import Parser, TaggedCalls, ThinkTags
-from molt_plugin_gateway.chat.ports import ParsedReply
+from molt_plugin_gateway.chat.parsers import ParsedReply, Parser, tagged_calls, think_tags
 from molt_plugin_gateway.exchange import Tool
 
 TOOL = Tool(name="get_weather")
@@ -17,7 +17,7 @@ READ = ("get_weather", '{"city": "Köln"}')
 
 def _parser(*, thinks_first: bool = False) -> Parser:
     return Parser(
-        reasoning=ThinkTags(), calls=TaggedCalls(), begin=OPENINGS["hermes"], thinks_first=thinks_first
+        reasoning=think_tags, calls=tagged_calls, begin=OPENINGS["hermes"], thinks_first=thinks_first
     )
 
 
@@ -107,11 +107,11 @@ def test_a_prompt_that_closes_the_thinking_leaves_none() -> None:
     ("tool", "rest"),
     [
         (TOOL, '{"city": "Köln"}}\n</tool_call>'),
-        (None, '{"name": "get_weather", "arguments": {"city": "Köln"}}\n</tool_call>'),
+        ("required", '{"name": "get_weather", "arguments": {"city": "Köln"}}\n</tool_call>'),
     ],
 )
 def test_a_forced_opening_and_what_follows_are_one_call(
-    tool: Tool | None, rest: str, thinks_first: bool
+    tool: Tool | Literal["required"], rest: str, thinks_first: bool
 ) -> None:
     parser = _parser(thinks_first=thinks_first)
     tail = ("<think>\n" if thinks_first else "") + parser.opening(tool)
@@ -119,11 +119,10 @@ def test_a_forced_opening_and_what_follows_are_one_call(
 
 
 def test_a_reader_that_raises_leaves_the_reply_as_text() -> None:
-    class Broken:
-        def split(self, text: str, other: object) -> tuple[str, tuple[tuple[str, str], ...]]:
-            raise RuntimeError(text)
+    def broken(text: str, other: object) -> tuple[str, tuple[tuple[str, str], ...]]:
+        raise RuntimeError(text)
 
-    parser = Parser(reasoning=ThinkTags(), calls=Broken(), begin=None, thinks_first=False)
+    parser = Parser(reasoning=think_tags, calls=broken, begin=None, thinks_first=False)
     assert parser.parse("<think>a</think>b", [], prompt_tail="") == ParsedReply(
         text="b", reasoning="a", calls=()
     )

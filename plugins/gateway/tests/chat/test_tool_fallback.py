@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from molt_plugin_gateway.chat.parsers import TaggedCalls
+from molt_plugin_gateway.chat.parsers import tagged_calls
 from molt_plugin_gateway.chat.tool_fallback import arguments, in_text, schema
 from molt_plugin_gateway.exchange import Tool, ToolCall, Turn
 
@@ -31,7 +31,7 @@ def test_calls_are_told_as_the_parser_reads_them(text: str) -> None:
     calls = tuple(ToolCall(id=f"c{n}", name="look", arguments=f'{{"at": {n}}}') for n in range(2))
     (told,) = in_text([Turn(role="assistant", content=(text,) if text else (), tool_calls=calls)], [])
     assert not told.tool_calls
-    read, found = TaggedCalls().split(told.text, [TOOL])
+    read, found = tagged_calls(told.text, [TOOL])
     assert read.strip() == text
     assert found == tuple((call.name, call.arguments) for call in calls)
 

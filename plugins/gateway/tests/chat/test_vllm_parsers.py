@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 from molt_plugin_gateway.chat.load import load_chat
-from molt_plugin_gateway.chat.parsers import Parser, TaggedCalls
-from molt_plugin_gateway.chat.ports import ParsedReply
+from molt_plugin_gateway.chat.parsers import ParsedReply, Parser, tagged_calls
+from molt_plugin_gateway.chat.template import HfTemplate
 from molt_plugin_gateway.exchange import Tool
 
 from molt_core.errors import PreflightError
@@ -58,7 +58,7 @@ def test_a_call_in_the_format_of_a_family_is_read_whole_and_after_a_forced_openi
     make_model: MakeModel, family: str
 ) -> None:
     parser = _loaded(make_model, family)
-    for opening in ("", parser.opening(None), parser.opening(TOOLS[0])):
+    for opening in ("", parser.opening("required"), parser.opening(TOOLS[0])):
         assert REPLIES[family].startswith(opening)
         parsed = parser.parse(REPLIES[family][len(opening) :], TOOLS, prompt_tail=opening)
         ((name, arguments),) = parsed.calls
@@ -86,13 +86,11 @@ CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Köln"}}\n</
     ],
 )  # fmt: skip
 def test_our_reader_of_tagged_calls_agrees_with_hermes(make_model: MakeModel, text: str) -> None:
-    from molt_plugin_gateway.chat.vllm_parsers import VllmCalls
+    from molt_plugin_gateway.chat.vllm_parsers import vllm_calls
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(make_model(TEMPLATE, SPECIALS))
-    assert TaggedCalls().split(text, TOOLS) == VllmCalls("hermes", tokenizer, tokenizer.encode).split(
-        text, TOOLS
-    )
+    assert tagged_calls(text, TOOLS) == vllm_calls("hermes", HfTemplate(tokenizer, name="m"))(text, TOOLS)
 
 
 @pytest.mark.parametrize("name", ["deepseek_r1", "qwen3"])

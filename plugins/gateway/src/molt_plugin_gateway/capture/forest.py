@@ -24,7 +24,7 @@ from molt_core.api.engine import Generation
 from molt_core.experience.segment import IntArray
 from molt_plugin_gateway.capture.canonical import agrees, digest, digests, same_calls
 from molt_plugin_gateway.capture.samples import Node, Prompt, Sample
-from molt_plugin_gateway.chat.ports import ChatTemplate
+from molt_plugin_gateway.chat.template import HfTemplate
 from molt_plugin_gateway.exchange import BadRequest, Call, ContextOverflow, Tool, Turn
 
 _QUESTION = Turn(role="user", content=("?",))
@@ -46,7 +46,7 @@ class Prepared:
 class Forest:
     """The samples of one session."""
 
-    def __init__(self, template: ChatTemplate, *, max_length: int) -> None:
+    def __init__(self, template: HfTemplate, *, max_length: int) -> None:
         self._template = template
         self._max_length = max_length
         self._numbers = count()

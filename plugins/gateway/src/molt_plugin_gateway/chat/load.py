@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from molt_core.errors import PreflightError
-from molt_plugin_gateway.chat.parsers import Opening, Parser, TaggedCalls, ThinkTags, thinking_is_open
+from molt_plugin_gateway.chat.parsers import Opening, Parser, tagged_calls, think_tags, thinking_is_open
 from molt_plugin_gateway.chat.template import HfTemplate
 from molt_plugin_gateway.exchange import Turn
 
@@ -83,12 +83,10 @@ def load_chat(
     if tool_parser == "mistral" and "[ARGS]" in tokenizer.get_vocab():
         begin = Opening(start="[TOOL_CALLS]", name="NAME[ARGS]")
     return template, Parser(
-        reasoning=ThinkTags()
+        reasoning=think_tags
         if reasoning_parser == "think"
-        else _vllm("VllmReasoning", reasoning_parser, tokenizer, template.encode),
-        calls=TaggedCalls()
-        if tool_parser == "hermes"
-        else _vllm("VllmCalls", tool_parser, tokenizer, template.encode),
+        else _vllm("reasoning", reasoning_parser, template),
+        calls=tagged_calls if tool_parser == "hermes" else _vllm("calls", tool_parser, template),
         begin=begin,
         thinks_first=thinking_is_open(prompt),
     )
@@ -98,14 +96,14 @@ def _family(text: str, table: Sequence[tuple[str, str]]) -> str:
     return next((name for mark, name in table if mark in text), "")
 
 
-def _vllm(reader: str, name: str, tokenizer: Any, encode: Any) -> Any:
+def _vllm(what: Literal["calls", "reasoning"], name: str, template: HfTemplate) -> Any:
     if name in ("", "none"):
         return None
     try:
-        from molt_plugin_gateway.chat import vllm_parsers
+        from molt_plugin_gateway.chat.vllm_parsers import vllm_calls, vllm_reasoning
     except ImportError as error:
         raise PreflightError(
             f"the parser {name} is vLLM's, and vLLM can't be imported here: {error}; "
             "install it with molt-plugin-vllm[cpu] or [cuda], or choose hermes/think or none"
         ) from error
-    return getattr(vllm_parsers, reader)(name, tokenizer, encode)
+    return (vllm_calls if what == "calls" else vllm_reasoning)(name, template)

@@ -1,4 +1,4 @@
-"""A Hugging Face tokenizer with its chat template, as `ports.ChatTemplate`.
+"""A Hugging Face tokenizer with its chat template.
 
 In: turns and tools. Out: text, and its tokens. The template is compiled once, by transformers;
 what it can't express is folded by `folding` and `tool_fallback`. Knows nothing of sessions.
@@ -18,11 +18,11 @@ _log = logging.getLogger(__name__)
 
 
 class HfTemplate:
-    """See `ports.ChatTemplate`."""
+    """Once made, its methods are pure and may be called from threads."""
 
     def __init__(self, tokenizer: Any, *, name: str, end_token_ids: Sequence[int] = ()) -> None:
         """`tokenizer` is a `PreTrainedTokenizerBase` with a chat template, of the model `name`."""
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._name = name
         # transformers changes settings of the Rust tokenizer on each call, which threads can't share
         self._fast = getattr(tokenizer, "backend_tokenizer", None)
@@ -30,15 +30,17 @@ class HfTemplate:
             self._fast.no_truncation()
             self._fast.no_padding()
         ids = {tokenizer.eos_token_id, *end_token_ids} - {None}
-        self._end_texts = tuple(self.decode([token_id]) for token_id in sorted(ids))
+        self.end_texts = tuple(self.decode([token_id]) for token_id in sorted(ids))
+        """Texts of the special tokens that end a reply."""
         self.rules = folding.probe(self._probe)
         self._noted = False
 
-    @property
-    def end_texts(self) -> tuple[str, ...]:
-        return self._end_texts
-
     def render(self, turns: Sequence[Turn], tools: Sequence[Tool], *, generation_prompt: bool) -> str:
+        """The conversation as the model reads it. Folds what the template can't express by fixed rules.
+
+        Raises:
+            BadRequest: the template refuses the conversation, or it holds what the model can't read.
+        """
         for number, turn in enumerate(turns):
             if any(isinstance(part, Image) for part in turn.content):
                 raise BadRequest(
@@ -69,14 +71,16 @@ class HfTemplate:
             ) from error
 
     def encode(self, text: str) -> list[int]:
+        """Token ids; adds no special tokens, reads those that are written in the text."""
         if self._fast is None:
-            return list(self._tokenizer.encode(text, add_special_tokens=False))
+            return list(self.tokenizer.encode(text, add_special_tokens=False))
         return list(self._fast.encode(text, add_special_tokens=False).ids)
 
     def decode(self, token_ids: Sequence[int]) -> str:
+        """Text, special tokens included."""
         # arrays of numpy too
         ids = [int(token_id) for token_id in token_ids]
-        return str((self._fast or self._tokenizer).decode(ids, skip_special_tokens=False))
+        return str((self._fast or self.tokenizer).decode(ids, skip_special_tokens=False))
 
     def _probe(self, turns: Sequence[Turn], tools: Sequence[Tool], *, short_ids: bool) -> str | None:
         try:
@@ -87,7 +91,7 @@ class HfTemplate:
     def _apply(
         self, turns: Sequence[Turn], tools: Sequence[Tool], generation_prompt: bool, *, short_ids: bool
     ) -> str:
-        text = self._tokenizer.apply_chat_template(
+        text = self.tokenizer.apply_chat_template(
             _messages(turns, short_ids=short_ids),
             tools=[tool_fallback.schema(tool) for tool in tools] or None,
             add_generation_prompt=generation_prompt,

@@ -14,68 +14,60 @@ from vllm.tokenizers.hf import get_cached_tokenizer
 from vllm.tool_parsers import ToolParserManager
 
 from molt_core.errors import PreflightError
-from molt_plugin_gateway.chat.parsers import Calls
+from molt_plugin_gateway.chat.parsers import Calls, SplitCalls, SplitReasoning
+from molt_plugin_gateway.chat.template import HfTemplate
 from molt_plugin_gateway.chat.tool_fallback import schema
 from molt_plugin_gateway.exchange import Tool
 
 
-class VllmCalls:
-    def __init__(self, name: str, tokenizer: Any, _encode: Callable[[str], list[int]]) -> None:
-        """
-        Raises:
-            PreflightError: vLLM has no such parser, or it does not fit the tokenizer.
-        """
-        self._parser = _found(
-            "tool", name, ToolParserManager.get_tool_parser, ToolParserManager.list_registered
-        )
-        self._tokenizer = get_cached_tokenizer(tokenizer)
-        _check("tool", name, self._parser, self._tokenizer)
+def vllm_calls(name: str, template: HfTemplate) -> SplitCalls:
+    """
+    Raises:
+        PreflightError: vLLM has no such parser, or it does not fit the tokenizer.
+    """
+    tokenizer = get_cached_tokenizer(template.tokenizer)
+    parser = _checked("tool", name, ToolParserManager.get_tool_parser, ToolParserManager, tokenizer)
 
-    def split(self, text: str, tools: Sequence[Tool]) -> tuple[str, Calls]:
+    def split(text: str, tools: Sequence[Tool]) -> tuple[str, Calls]:
         request = _request(tools)
         # a parser keeps the state of one reply
-        found = self._parser(self._tokenizer, request.tools).extract_tool_calls(text, request)
+        found = parser(tokenizer, request.tools).extract_tool_calls(text, request)
         if not found.tools_called:
             return text, ()
         calls = tuple((each.function.name, each.function.arguments) for each in found.tool_calls)
         return found.content or "", calls
 
+    return split
 
-class VllmReasoning:
-    def __init__(self, name: str, tokenizer: Any, encode: Callable[[str], list[int]]) -> None:
-        """
-        Raises:
-            PreflightError: vLLM has no such parser, or it does not fit the tokenizer.
-        """
-        self._encode = encode
-        self._parser = _found(
-            "reasoning",
-            name,
-            ReasoningParserManager.get_reasoning_parser,
-            ReasoningParserManager.list_registered,
-        )
-        self._tokenizer = get_cached_tokenizer(tokenizer)
-        _check("reasoning", name, self._parser, self._tokenizer)
 
-    def split(self, text: str, prompt_tail: str) -> tuple[str | None, str]:
-        parser = self._parser(self._tokenizer)
-        if parser.is_reasoning_end(self._encode(prompt_tail)):
+def vllm_reasoning(name: str, template: HfTemplate) -> SplitReasoning:
+    """
+    Raises:
+        PreflightError: vLLM has no such parser, or it does not fit the tokenizer.
+    """
+    tokenizer = get_cached_tokenizer(template.tokenizer)
+    find = ReasoningParserManager.get_reasoning_parser
+    make = _checked("reasoning", name, find, ReasoningParserManager, tokenizer)
+
+    def split(text: str, prompt_tail: str) -> tuple[str | None, str]:
+        parser = make(tokenizer)
+        if parser.is_reasoning_end(template.encode(prompt_tail)):
             return None, text
         reasoning, rest = parser.extract_reasoning(text, _request(()))
         return reasoning, rest or ""
 
+    return split
 
-def _found(kind: str, name: str, find: Callable[[str], Any], names: Callable[[], list[str]]) -> Any:
+
+def _checked(kind: str, name: str, find: Callable[[str], Any], manager: Any, tokenizer: Any) -> Any:
+    """The parser's class; its constructor says whether it fits the tokenizer."""
     try:
-        return find(name)
+        parser = find(name)
     except KeyError as error:
         raise PreflightError(
             f"--gateway.{kind}-parser {name}: there is no such parser; wanted auto, none, "
-            f"{'hermes' if kind == 'tool' else 'think'} or one of vLLM's: {', '.join(names())}"
+            f"{'hermes' if kind == 'tool' else 'think'} or one of vLLM's: {', '.join(manager.list_registered())}"
         ) from error
-
-
-def _check(kind: str, name: str, parser: Any, tokenizer: Any) -> None:
     try:
         parser(tokenizer)
     # each parser has its own way to say that a tokenizer lacks its tokens
@@ -83,6 +75,7 @@ def _check(kind: str, name: str, parser: Any, tokenizer: Any) -> None:
         raise PreflightError(
             f"--gateway.{kind}-parser {name} does not fit the model's tokenizer: {error}; name another one, or none"
         ) from error
+    return parser
 
 
 def _request(tools: Sequence[Tool]) -> ChatCompletionRequest:

@@ -65,7 +65,6 @@ class Chat:
         choice, tools = openai_choice(root["tool_choice"], tools)
         longest = root["max_completion_tokens"].count() or root["max_tokens"].count()
         return Call(
-            wire="chat",
             turns=turns,
             tools=tools,
             tool_choice=choice,

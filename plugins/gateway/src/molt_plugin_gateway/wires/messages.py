@@ -60,7 +60,6 @@ class Messages:
         choice, parallel = _read_choice(root["tool_choice"], tools)
         form = output["format"] if output["format"].given else root["output_format"]
         return Call(
-            wire="messages",
             turns=tuple(turns),
             tools=tools,
             tool_choice=choice,

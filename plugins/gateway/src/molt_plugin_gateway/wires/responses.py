@@ -53,7 +53,6 @@ class Responses:
         choice, tools = openai_choice(root["tool_choice"], tools)
         include = {one.text() for one in root["include"].items()}
         return Call(
-            wire="responses",
             turns=tuple(turns),
             tools=tools,
             tool_choice=choice,
