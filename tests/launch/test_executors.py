@@ -24,7 +24,7 @@ def plain(name="plain-0", **changes):
 
 def executor(kind: str, **options):
     run = RunOptions(model="m", **options)
-    return LocalExecutor(NoOptions(), run) if kind == "local" else RayExecutor(RayOptions(), run)
+    return LocalExecutor(NoOptions(), run) if kind == "local" else RayExecutor(RayOptions(object_store_mb=80), run)
 
 
 async def contract(kind: str) -> None:
@@ -64,11 +64,17 @@ async def contract(kind: str) -> None:
         assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
         if kind == "ray":
+            # more than the store holds
+            pieces = [await talker.call("keep", bytes([number]) * 2**23) for number in range(15)]
+            for number, piece in enumerate(pieces):
+                assert await greeter.call("fetch", piece) == bytes([number]) * 2**23
             # what an actor has put into the store is its own, and is lost with it
-            reference = await talker.call("keep", b"heavy" * 100_000)
             await started.retire(talker)
             with pytest.raises(ObjectLost):
-                await greeter.call("fetch", reference)
+                async with asyncio.timeout(30):
+                    while True:
+                        await greeter.call("fetch", pieces[0])
+                        await asyncio.sleep(0.2)
             again = await started.spawn(ActorRequest(name="talker-0", factory=f"{HERE}:Talker"))
             assert await again.call("was_cancelled") is False
     finally:
