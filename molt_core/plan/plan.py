@@ -113,16 +113,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        parts = {slot: [attrs.asdict(part) for part in chosen] for slot, chosen in self.parts.items()}
-        return {
-            "schema": self.schema,
-            "molt_version": self.molt_version,
-            "run": self.run,
-            "model": self.model,
-            "parts": parts,
-            "facts": list(self.facts),
-            "top_logprobs": self.top_logprobs,
-        }
+        return attrs.asdict(self)
 
     def to_json(self) -> str:
         return (

@@ -26,7 +26,7 @@ from molt_core.api.events import (
     StepFinished,
 )
 from molt_core.report.cells import cut
-from molt_core.report.closing import Closing, choose_sample, closing_lines
+from molt_core.report.closing import closing_lines
 from molt_core.report.step_line import duration, number, step_line
 
 UNKNOWN_COLUMNS: Final = 100
@@ -162,21 +162,12 @@ class Console:
         )
 
     def _close(self, event: RunFinished) -> None:
-        before, after = (self._evals[0], self._evals[-1]) if len(self._evals) > 1 else (None, None)
-        closing = Closing(
-            outcome=event.outcome,
-            error=event.error,
-            num_steps=event.step - self._first_step,
-            seconds=sum(self._step_seconds),
-            rewards=tuple(self._rewards),
-            eval_before=before.metrics if before else {},
-            eval_after=after.metrics if after else {},
-            sample=choose_sample(before.summaries, after.summaries) if before and after else None,
-            ledger=event.ledger,
+        lines = closing_lines(
+            event, self._evals, self._rewards, seconds=sum(self._step_seconds), num_steps=event.step - self._first_step,
             checkpoint=str(_short(event.checkpoint)) if event.checkpoint else "",
-            next_steps=tuple(self._next_steps(event)),
-        )
-        for number_of_line, line in enumerate(closing_lines(closing, self.width)):
+            next_steps=tuple(self._next_steps(event)), columns=self.width,
+        )  # fmt: skip
+        for number_of_line, line in enumerate(lines):
             self._write(f"{BOLD}{line}{PLAIN}\n" if self._colours and number_of_line == 1 else f"{line}\n")
 
     def _next_steps(self, event: RunFinished) -> Iterator[tuple[str, str]]:

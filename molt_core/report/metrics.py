@@ -33,13 +33,13 @@ def step_metrics(groups: Sequence[Group], *, version: int) -> dict[str, float]:
     ]
     rewards = _rewards(trained)
     return {
-        "reward/mean": _mean(rewards),
+        "reward/mean": mean(rewards),
         "reward/std": _std(rewards),
-        "rollout/length_mean": _mean(rollout.num_sampled for rollout in trained),
-        "rollout/segments_mean": _mean(sum(map(bool, rollout.segment_sampled)) for rollout in trained),
+        "rollout/length_mean": mean(rollout.num_sampled for rollout in trained),
+        "rollout/segments_mean": mean(sum(map(bool, rollout.segment_sampled)) for rollout in trained),
         "rollout/truncated_rate": _truncated_rate(trained),
         **{f"rollout/left_out/{reason}": value for reason, value in _left_out_means(trained).items()},
-        "staleness/mean": _mean(staleness),
+        "staleness/mean": mean(staleness),
         "staleness/max": float(max(staleness, default=math.nan)),
         **{f"env/{key}": value for key, value in info_means(trained).items()},
     }
@@ -58,7 +58,7 @@ def eval_metrics(rollouts: Sequence[RolloutSummary], *, name: str) -> dict[str, 
         by_prompt[rollout.group_id] += _rewards([rollout])
     num_samples = max((len(rewards) for rewards in by_prompt.values()), default=0)
     passes = {
-        f"pass@{k}": _mean(
+        f"pass@{k}": mean(
             pass_at_k(len(rewards), sum(reward >= SOLVED_FROM for reward in rewards), k)
             for rewards in by_prompt.values()
             if len(rewards) >= k
@@ -67,14 +67,14 @@ def eval_metrics(rollouts: Sequence[RolloutSummary], *, name: str) -> dict[str, 
     }
     values = {
         **passes,
-        f"avg@{max(num_samples, 1)}": _mean(_mean(rewards) for rewards in by_prompt.values() if rewards),
-        "reward_mean": _mean(_rewards(graded)),
-        "length_mean": _mean(rollout.num_sampled for rollout in graded),
+        f"avg@{max(num_samples, 1)}": mean(mean(rewards) for rewards in by_prompt.values() if rewards),
+        "reward_mean": mean(_rewards(graded)),
+        "length_mean": mean(rollout.num_sampled for rollout in graded),
         "truncated_rate": _truncated_rate(graded),
         "num_prompts": float(len(by_prompt)),
         "num_dropped": float(len(rollouts) - len(graded)),
-        "failed_rate": _mean(rollout.outcome is Outcome.FAILED for rollout in rollouts),
-        "abstained_rate": _mean(rollout.outcome is Outcome.ABSTAINED for rollout in rollouts),
+        "failed_rate": mean(rollout.outcome is Outcome.FAILED for rollout in rollouts),
+        "abstained_rate": mean(rollout.outcome is Outcome.ABSTAINED for rollout in rollouts),
         **{f"env/{key}": value for key, value in info_means(graded).items()},
     }
     return {f"eval/{name}/{key}": value for key, value in values.items()}
@@ -99,13 +99,13 @@ def info_means(rollouts: Iterable[RolloutSummary]) -> dict[str, float]:
     for rollout in rollouts:
         for key, value in rollout.info.items():
             reported[key].append(value)
-    return {key: _mean(values) for key, values in sorted(reported.items())}
+    return {key: mean(values) for key, values in sorted(reported.items())}
 
 
 def _left_out_means(rollouts: Sequence[RolloutSummary]) -> dict[str, float]:
     reasons = sorted({reason for rollout in rollouts for reason in rollout.left_out_tokens})
     return {
-        reason: _mean(rollout.left_out_tokens.get(reason, 0) for rollout in rollouts) for reason in reasons
+        reason: mean(rollout.left_out_tokens.get(reason, 0) for rollout in rollouts) for reason in reasons
     }
 
 
@@ -114,16 +114,17 @@ def _rewards(rollouts: Iterable[RolloutSummary]) -> list[float]:
 
 
 def _truncated_rate(rollouts: Sequence[RolloutSummary]) -> float:
-    return _mean(rollout.outcome is Outcome.TRUNCATED for rollout in rollouts)
+    return mean(rollout.outcome is Outcome.TRUNCATED for rollout in rollouts)
 
 
-def _mean(values: Iterable[float]) -> float:
+def mean(values: Iterable[float]) -> float:
+    """NaN where there is none."""
     listed = list(values)
     return math.fsum(listed) / len(listed) if listed else math.nan
 
 
 def _std(values: Sequence[float]) -> float:
     """Of the population: divided by N."""
-    centre = _mean(values)
+    centre = mean(values)
     # hypot, because squares of large but finite rewards overflow
     return math.hypot(*(value - centre for value in values)) / math.sqrt(len(values)) if values else math.nan

@@ -8,6 +8,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from molt_core.report.cells import cut
+from molt_core.report.closing import ledger_lines
+from molt_core.report.metrics import mean
 from molt_core.report.step_line import duration, number, percent, trend
 
 Record = Mapping[str, Any]
@@ -34,7 +36,13 @@ def report_lines(
     """
     steps = [record for record in metrics if "reward/mean" in record]
     evals = [record for record in metrics if "version" in record]
-    blocks = (_run(plan, steps), _rewards(steps, plain), _times(steps), _evaluations(evals), _ledger(ledger))
+    blocks = (
+        _run(plan, steps),
+        _rewards(steps, plain),
+        _times(steps),
+        _evaluations(evals),
+        ledger_lines(ledger[-1] if ledger else {}),
+    )
     lines = [f"{label:<12}{text}".rstrip() for block in blocks for label, text in block]
     if checkpoints:
         lines.append(f"{'checkpoints':<12}{', '.join(checkpoints)}")
@@ -57,7 +65,7 @@ def _rewards(steps: Sequence[Record], plain: bool) -> Iterator[tuple[str, str]]:
     if not rewards:
         return
     span = min(ENDS, len(rewards))
-    first, last = number(_mean(rewards[:span]), 3), number(_mean(rewards[-span:]), 3)
+    first, last = number(mean(rewards[:span]), 3), number(mean(rewards[-span:]), 3)
     curve = "" if plain else f"{trend(_buckets(rewards))}  "
     yield "reward", f"{first} -> {last}  {curve}(first and last {span} steps)"
     lengths = _mean_of(steps, "rollout/length_mean")
@@ -100,26 +108,11 @@ def _evaluations(evals: Sequence[Record]) -> Iterator[tuple[str, str]]:
         )
 
 
-def _ledger(ledger: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    if not ledger:
-        return
-    last = ledger[-1]
-    for unit, counts in last.items():
-        if not isinstance(counts, Mapping):
-            continue
-        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(counts["dropped"].items()))
-        told = (
-            f"{counts['dispatched']} {unit} = {counts['trained']} trained + {sum(counts['dropped'].values())}"
-        )
-        told += f" dropped + {counts['pending']} pending"
-        yield "ledger" if unit == "prompts" else "", f"{told}  ({reasons})" if reasons else told
-
-
 def _buckets(values: Sequence[float]) -> list[float]:
     """At most BUCKETS means of neighbours."""
     count = min(BUCKETS, len(values))
     edges = [len(values) * place // count for place in range(count + 1)]
-    return [_mean(values[start:end]) for start, end in pairwise(edges)]
+    return [mean(values[start:end]) for start, end in pairwise(edges)]
 
 
 def _sum(records: Sequence[Record], name: str) -> float:
@@ -127,8 +120,4 @@ def _sum(records: Sequence[Record], name: str) -> float:
 
 
 def _mean_of(records: Sequence[Record], name: str) -> float:
-    return _mean([record[name] for record in records if math.isfinite(record.get(name, math.nan))])
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if values else math.nan
+    return mean([record[name] for record in records if math.isfinite(record.get(name, math.nan))])
