@@ -33,12 +33,7 @@ def read_rows(source: str) -> Sequence[Row]:
     Raises:
         ConfigError: nothing there, nothing in it, a package is missing, or broken lines (all of them).
     """
-    location = locate(source)
-    if isinstance(location, Finding):
-        raise ConfigError([location])
-    missing = _missing_package(location)
-    if missing:
-        raise ConfigError([missing])
+    location = _located(source)
     if location.format == "hub":
         found = hub_rows(location)
         if not len(found):
@@ -64,15 +59,11 @@ def check_rows(source: str, columns: Sequence[Sequence[str]]) -> list[Finding]:
     Args:
         columns: for each needed column its accepted names, as in `EnvironmentSpec.columns`.
     """
-    location = locate(source)
-    if isinstance(location, Finding):
-        return [location]
-    missing = _missing_package(location)
-    if missing:
-        return [missing]
-    if location.format == "hub":
-        return [Finding("note", "M519", f"data set {source!r} is looked up on the Hub when the run starts")]
     try:
+        location = _located(source)
+        if location.format == "hub":
+            message = f"data set {source!r} is looked up on the Hub when the run starts"
+            return [Finding("note", "M519", message)]
         return _check_local(location, columns)
     except ConfigError as failure:
         return list(failure.findings)
@@ -109,16 +100,19 @@ class _Lacking:
     num_rows: int = 0
 
 
-def _missing_package(location: Location) -> Finding | None:
+def _located(source: str) -> Location:
+    """Where the rows are, of a format that can be read here. Raises ConfigError."""
+    location = locate(source)
+    if isinstance(location, Finding):
+        raise ConfigError([location])
     package, extra = PACKAGES.get(location.format, ("", ""))
-    if not package:
-        return None
     try:
-        version(package)
-    except PackageNotFoundError:
+        if package:
+            version(package)
+    except PackageNotFoundError as failure:
         message = f"data {location.name!r} needs the package {package}, which is not installed"
-        return error("M515", message, fix=f"pip install 'molt-core[{extra}]'")
-    return None
+        raise ConfigError([error("M515", message, fix=f"pip install 'molt-core[{extra}]'")]) from failure
+    return location
 
 
 def _wrong_prompt(row: Row) -> str:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import define, field
+from attrs import define, frozen
 
 from molt_core.api.agent import ChatReply, text_of
 from molt_core.api.engine import GenerateRequest, Generation
@@ -39,8 +39,18 @@ class _Path:
 
     messages: list[Message]
     token_ids: list[int]
-    sampled: list[Generation] = field(factory=list)
-    starts: list[int] = field(factory=list)
+
+
+@frozen(eq=False)
+class _Sample:
+    path: _Path
+    start: int
+    """Place of its first token."""
+    generation: Generation
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.generation.token_ids)
 
 
 class FakeSession:
@@ -57,8 +67,7 @@ class FakeSession:
         self._max_length = max_length
         self._left_out = left_out
         self._paths: list[_Path] = []
-        self._samples: list[tuple[_Path, int]] = []
-        """Path and number within it, by sample_id."""
+        self._samples: list[_Sample] = []
         self._truncated = False
         self._num_calls = 0
         self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -80,10 +89,8 @@ class FakeSession:
             )
         limit = min(max_tokens or self.request.max_tokens, self._max_length - len(prompt))
         generation = await self._generate(prompt, limit, self.request.temperature)
-        path.starts.append(len(prompt))
-        path.sampled.append(generation)
         path.token_ids = [*prompt, *generation.token_ids.tolist()]
-        self._samples.append((path, len(path.sampled) - 1))
+        self._samples.append(_Sample(path, len(prompt), generation))
         self._truncated = generation.finish_reason == "length"
         reply = ChatReply(
             text=text(generation.token_ids.tolist()),
@@ -110,26 +117,17 @@ class FakeSession:
 
     async def close(self) -> Capture:
         self.closed = True
-        kept = [number for number in range(len(self._samples)) if not self._left_out(number)]
-        places = {number: self._samples[number] for number in kept}
-        paths = [path for path in self._paths if any(place[0] is path for place in places.values())]
+        kept = {n: one for n, one in enumerate(self._samples) if not self._left_out(n)}
+        paths = [path for path in self._paths if any(one.path is path for one in kept.values())]
         last = self._paths[-1] if self._paths else None
         return Capture(
-            segments=tuple(
-                _segment(path, [place[1] for place in places.values() if place[0] is path]) for path in paths
-            ),
+            segments=tuple(_segment([one for one in kept.values() if one.path is path]) for path in paths),
             left_out=tuple(
-                LeftOut(reason=self._left_out(number), segment=_segment(path, [index]))
-                for number, (path, index) in enumerate(self._samples)
-                if self._left_out(number)
+                LeftOut(reason=self._left_out(n), segment=_segment([one]))
+                for n, one in enumerate(self._samples)
+                if n not in kept
             ),
-            ends={
-                number: Place(
-                    segment=next(n for n, one in enumerate(paths) if one is path),
-                    token=path.starts[index] + len(path.sampled[index].token_ids) - 1,
-                )
-                for number, (path, index) in places.items()
-            },
+            ends={n: Place(segment=paths.index(one.path), token=one.end - 1) for n, one in kept.items()},
             truncated=self._truncated,
             prompt_text=text_of(last.messages[0].get("content")) if last else "",
             reply_text=text_of(last.messages[-1].get("content")) if last else "",
@@ -157,11 +155,10 @@ class FakeSession:
             raise
 
 
-def _segment(path: _Path, numbers: Sequence[int]) -> Segment:
-    """The path up to the last of the samples `numbers`, with those sampled."""
-    replies = [(path.starts[number], path.sampled[number]) for number in numbers]
-    start, last = replies[-1]
-    return recorded(path.token_ids[: start + len(last.token_ids)], replies)
+def _segment(samples: Sequence[_Sample]) -> Segment:
+    """Of one path up to the last of these samples."""
+    last = samples[-1]
+    return recorded(last.path.token_ids[: last.end], [(one.start, one.generation) for one in samples])
 
 
 class FakeGateway:
