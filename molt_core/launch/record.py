@@ -13,6 +13,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from molt_core.api.trainer import StepResult
 from molt_core.errors import ConfigError, RunError
 from molt_core.experience import Window
 from molt_core.loop.ports import ItemReference, RankShare
+from molt_core.loop.shares import spread
 
 SCHEMA: Final = 2
 _OUTCOME: Final = re.compile(r"step_(\d+)\.json")
@@ -97,13 +99,31 @@ def read_outcome(folder: Path, step: int) -> Outcome:
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
         if table.pop("schema") != SCHEMA:
-            raise ValueError(f"another schema than {SCHEMA}")
+            raise ValueError("another version of molt-core wrote it")
         return Outcome(**table)
     except FileNotFoundError as failure:
         message = f"step {step} was not recorded: there is no {path}"
         raise ConfigError([error("M605", message, fix="molt run ... --record")]) from failure
     except (OSError, ValueError, KeyError, TypeError) as failure:
         raise ConfigError([error("M605", f"{path} can't be read: {failure!r}")]) from failure
+
+
+def num_recorded_ranks(folder: Path, step: int) -> int:
+    """Ranks that a step was trained by, from the files that they have left."""
+    return next(rank for rank in count() if not batch_file(folder, step, rank).exists())
+
+
+def read_share(folder: Path, step: int, rank: int, num_ranks: int) -> RankShare:
+    """What a rank got in a step, or would have got if there had been `num_ranks`. Raises as `read_batch`."""
+    recorded = num_recorded_ranks(folder, step)
+    if recorded == num_ranks:
+        return read_batch(batch_file(folder, step, rank))
+    batches = [read_batch(batch_file(folder, step, each)) for each in range(recorded)]
+    items = sorted(
+        (item for batch in batches for item in batch.items),
+        key=lambda item: (item.rollout_index, item.segment),
+    )
+    return spread(items, batches[0].window, num_ranks)[rank]
 
 
 def write_batch(path: Path, share: RankShare, rollouts: Mapping[int, bytes]) -> None:

@@ -20,7 +20,7 @@ from molt_core.errors import ObjectLost
 from molt_core.experience import Rollout, TrainBatch, TrainItem
 from molt_core.experience.codec import decode
 from molt_core.experience.segment import FloatArray
-from molt_core.launch.record import read_batch, weights_digest, write_batch
+from molt_core.launch.record import read_share, weights_digest, write_batch
 from molt_core.launch.shared_memory import shared_memory
 from molt_core.loop.ports import RankShare
 from molt_core.plan.plan import Plan
@@ -85,9 +85,9 @@ class TrainerHost:
             write_batch(record, share, encoded)
         return self._train(share, encoded)
 
-    def replay(self, record: Path) -> StepResult:
-        """Train on what `step` has kept."""
-        share = read_batch(record)
+    def replay(self, folder: Path, step: int) -> StepResult:
+        """Train on what `step` has kept, spread over the ranks that there are now."""
+        share = read_share(folder, step, self._context.rank, self._context.world_size)
         return self._train(share, {item.rollout_index: item.payload for item in share.items})
 
     def _train(self, share: RankShare, encoded: Mapping[int, bytes]) -> StepResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import numpy as np
 
@@ -68,47 +69,48 @@ def advantages_of(estimator: Estimator, batch: RewardBatch) -> FloatVector:
 
 
 def shares(groups: Sequence[Group], advantages: FloatVector, num_ranks: int) -> tuple[RankShare, ...]:
-    """Spread all segments over the ranks, groups together where that balances.
-
-    Siblings share their prompt, which trainers may pack once; so whole groups go to the rank
-    with the fewest tokens, longest first, and only a step with fewer groups than ranks is
-    spread by rollout. Segments of a rollout stay together: some losses and corrections judge it as a whole.
-    """
-    items: list[list[list[ItemReference]]] = []
+    """All segments, spread over the ranks."""
+    items: list[ItemReference] = []
     rollout_index = 0
     for group_index, group in enumerate(groups):
-        members = []
         group_tokens = sum(rollout.num_sampled for rollout in group.trainable)
         for rollout in group.trainable:
-            members.append(
-                [
-                    ItemReference(
-                        payload=rollout.payload,
-                        segment=number,
-                        num_tokens=num_tokens,
-                        advantage=float(advantages[rollout_index]),
-                        rollout_id=rollout.rollout_id,
-                        rollout_index=rollout_index,
-                        group_index=group_index,
-                        rollout_tokens=rollout.num_sampled,
-                        group_tokens=group_tokens,
-                    )
-                    for number, num_tokens in enumerate(rollout.segment_tokens)
-                    if rollout.segment_sampled[number]
-                ]
-            )
+            items += [
+                ItemReference(
+                    payload=rollout.payload,
+                    segment=number,
+                    num_tokens=num_tokens,
+                    advantage=float(advantages[rollout_index]),
+                    rollout_id=rollout.rollout_id,
+                    rollout_index=rollout_index,
+                    group_index=group_index,
+                    rollout_tokens=rollout.num_sampled,
+                    group_tokens=group_tokens,
+                )
+                for number, num_tokens in enumerate(rollout.segment_tokens)
+                if rollout.segment_sampled[number]
+            ]
             rollout_index += 1
-        items.append(members)
-    by_group = [[item for rollout in members for item in rollout] for members in items]
-    bundles = by_group if len(items) >= num_ranks else [rollout for members in items for rollout in members]
     window = Window(
         num_tokens=sum(rollout.num_sampled for group in groups for rollout in group.trainable),
         num_rollouts=rollout_index,
         num_groups=len(groups),
     )
+    return spread(items, window, num_ranks)
+
+
+def spread(items: Sequence[ItemReference], window: Window, num_ranks: int) -> tuple[RankShare, ...]:
+    """Spread a step's segments, in order of their rollouts, over the ranks; groups together where that balances.
+
+    Siblings share their prompt, which trainers may pack once; so whole groups go to the rank
+    with the fewest tokens, longest first, and only a step with fewer groups than ranks is
+    spread by rollout. Segments of a rollout stay together: some losses and corrections judge it as a whole.
+    """
+    groups = [list(bundle) for _, bundle in groupby(items, key=lambda item: item.group_index)]
+    rollouts = [list(bundle) for _, bundle in groupby(items, key=lambda item: item.rollout_index)]
     ranks: list[list[ItemReference]] = [[] for _ in range(num_ranks)]
     loads = [0] * num_ranks
-    for bundle in sorted(bundles, key=_num_tokens, reverse=True):
+    for bundle in sorted(groups if len(groups) >= num_ranks else rollouts, key=_num_tokens, reverse=True):
         lightest = loads.index(min(loads))
         ranks[lightest] += bundle
         loads[lightest] += _num_tokens(bundle)

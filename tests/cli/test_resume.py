@@ -207,3 +207,9 @@ def test_replay_of_a_run_without_records_says_how_to_get_them(run):
 def test_steps_to_replay_that_are_no_steps_are_refused(run, steps):
     with pytest.raises(ConfigError, match="--steps must be a step or two"):
         replay.main([str(run), "--steps", steps])
+
+
+@pytest.mark.parametrize("ranks", ["0", "two", "-1", ""])
+def test_ranks_to_replay_with_that_are_no_number_are_refused(run, ranks):
+    with pytest.raises(ConfigError, match="--trainer-ranks must be a whole number >= 1"):
+        replay.main([str(run), f"--trainer-ranks={ranks}"])

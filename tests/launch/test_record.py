@@ -14,13 +14,16 @@ from molt_core.experience import Window
 from molt_core.launch.record import (
     Recorder,
     batch_file,
+    num_recorded_ranks,
     read_batch,
     read_outcome,
+    read_share,
     recorded_steps,
     weights_digest,
     write_batch,
 )
 from molt_core.loop.ports import ItemReference, RankShare
+from molt_core.loop.shares import spread
 
 
 def share(payloads):
@@ -44,6 +47,28 @@ def test_a_share_comes_back_with_the_rollouts_as_payloads(tmp_path):
 def test_a_rank_without_items_has_a_record_too(tmp_path):
     write_batch(tmp_path / "batch", share([]), {})
     assert read_batch(tmp_path / "batch") == share([])
+
+
+@pytest.mark.parametrize(("recorded", "now"), [(1, 2), (2, 1), (3, 2), (2, 5)])
+def test_another_number_of_ranks_gets_what_it_would_have_got(tmp_path, recorded, now):
+    lengths = [(group, rollout, length) for group in range(3) for rollout, length in enumerate((4, 9, 2))]
+    items = [
+        ItemReference(
+            payload=b"%d" % number, rollout_id=str(number), segment=0, num_tokens=length, advantage=0.5,
+            rollout_index=number, group_index=group, rollout_tokens=length, group_tokens=15,
+        )
+        for number, (group, _, length) in enumerate(lengths)
+    ]  # fmt: skip
+    window = Window(num_tokens=45, num_rollouts=9, num_groups=3)
+    for rank, part in enumerate(spread(items, window, recorded)):
+        rollouts = {item.rollout_index: item.payload for item in part.items}
+        write_batch(batch_file(tmp_path, 4, rank), part, rollouts)
+
+    assert num_recorded_ranks(tmp_path, 4) == recorded
+    assert num_recorded_ranks(tmp_path, 5) == 0
+    for ranks in (recorded, now):
+        shares = tuple(read_share(tmp_path, 4, rank, ranks) for rank in range(ranks))
+        assert shares == spread(items, window, ranks)
 
 
 def test_what_is_no_batch_is_refused_with_its_name(tmp_path):

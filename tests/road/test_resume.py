@@ -209,6 +209,16 @@ def test_replay_finds_every_recorded_step_equal_and_a_changed_batch_not(undistur
 
 
 @pytest.mark.real
+def test_replay_by_more_ranks_compares_what_does_not_depend_on_the_order_of_sums(undisturbed):
+    flags = ("--steps", "6", "--trainer-ranks", "2")
+    code, output = Run(undisturbed.folder.parent, *flags, command="replay", forked=True).wait()
+
+    assert code == 0, output
+    assert "trainer ranks: 1 in the record, 2 now" in output
+    assert "step 6: loss and gradient norm are equal within 1%" in output
+
+
+@pytest.mark.real
 def test_changed_data_is_refused_before_anything_is_started_or_changed(undisturbed, tmp_path):
     shutil.copytree(undisturbed.folder.parent, tmp_path, symlinks=True, dirs_exist_ok=True)
     config = tmp_path / "run" / "config.toml"
