@@ -7,7 +7,6 @@ and keeps it.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -38,6 +37,7 @@ COMMANDS: Final = {
 }
 """In the order in which help shows them; modules are those of this package."""
 
+USAGE: Final = "usage: molt COMMAND ..."
 ABOUT: Final = "Reinforcement learning for language models, in which the agent is an ordinary program."
 EPILOG: Final = """\
 a first run:       molt run examples/quickstart.toml
@@ -85,21 +85,13 @@ def _no_command(words: list[str]) -> int:
             f"usage: molt {group} COMMAND ...\n\n{_listed(inside)}\n\nmolt {group} COMMAND --help says more"
         )
         return 0
-    parser = argparse.ArgumentParser(
-        prog="molt",
-        usage="molt COMMAND ...",
-        description=f"{ABOUT}\n\n{_listed(COMMANDS)}",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"molt-core {__version__}")
-    parser.add_argument("command", nargs="*", help=argparse.SUPPRESS)
-    typed = parser.parse_known_args(words)[0].command
-    if typed:
-        parser.error(_unknown_command(" ".join(typed[:2])))
-    parser.parse_args(words)
-    parser.print_help()
+    if group == "--version":
+        print(f"molt-core {__version__}")
+    elif group in ("", "-h", "--help"):
+        print(f"{USAGE}\n\n{ABOUT}\n\n{_listed(COMMANDS)}\n\n{EPILOG}")
+    else:
+        print(f"{USAGE}\nmolt: error: {_unknown_command(words)}", file=sys.stderr)
+        return ConfigError.exit_code
     return 0
 
 
@@ -109,9 +101,10 @@ def _listed(commands: dict[str, Command]) -> str:
     return "commands:\n" + "\n".join(f"  {left:<{width}}{summary}" for left, summary in lines)
 
 
-def _unknown_command(typed: str) -> str:
+def _unknown_command(words: list[str]) -> str:
     from molt_core.plugins.names import nearest
 
+    typed = " ".join([word for word in words if not word.startswith("-")][:2]) or words[0]
     close = nearest(typed, COMMANDS) or nearest(typed.split()[0], COMMANDS)
     hint = f"did you mean `molt {close}`?" if close else "`molt --help` lists the commands"
     return f"there is no command {typed!r}; {hint}"

@@ -15,6 +15,7 @@ from attrs import asdict, frozen
 
 from molt_core.api.spec import SLOTS
 from molt_core.errors import ConfigError
+from molt_core.plan.show import table
 from molt_core.plugins.match import is_shadowed, matching
 from molt_core.plugins.names import FIRST_PARTY, owner_of
 from molt_core.plugins.scan import Candidate, Scan, scan
@@ -101,9 +102,7 @@ def _table(rows: list[Row]) -> str:
         if row.summary:
             notes.append(f"{row.state}: {row.summary}" if row.state == "broken" else row.summary)
         cells.append((row.slot, row.name, f"{row.dist} {row.version}", "; ".join(notes)))
-    widths = [max(len(cell) for cell in column) + 2 for column in zip(*cells, strict=True)]
-    lines = ("".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)) for line in cells)
-    return "\n".join(line.rstrip() for line in lines)
+    return table(cells)
 
 
 def _not_installed(installed: Scan, slots: Iterable[str]) -> Iterable[str]:

@@ -45,7 +45,7 @@ def closing_line(findings: Sequence[Finding]) -> str:
 def show_parts(view: PlanView) -> str:
     """A table of the chosen plugins with distribution and version."""
     rows = [(part.spec.flag, part.spec.name, part.owner) for chosen in view.parts.values() for part in chosen]
-    return _table([("slot", "plugin", "from"), *rows])
+    return table([("slot", "plugin", "from"), *rows])
 
 
 def show_plan(plan: Plan) -> str:
@@ -61,8 +61,8 @@ def show_plan(plan: Plan) -> str:
         for chosen in plan.parts.values()
         for part in chosen
     ]
-    table = _table([("slot", "plugin", "from", "options"), *parts])
-    return f"run\n{options}\n\n{table}\n\nplan {plan.digest[:12]}, molt-core {plan.molt_version}"
+    chosen = table([("slot", "plugin", "from", "options"), *parts])
+    return f"run\n{options}\n\n{chosen}\n\nplan {plan.digest[:12]}, molt-core {plan.molt_version}"
 
 
 def _finding(finding: Finding, *, colour: bool) -> Iterator[str]:
@@ -78,7 +78,8 @@ def _finding(finding: Finding, *, colour: bool) -> Iterator[str]:
         yield f"{_INDENT}fix      {finding.fix}"
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their widest cell."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return "\n".join(
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()

@@ -85,8 +85,6 @@ class Tool:
     parameters: Mapping[str, Any] = field(factory=dict)
     """JSON schema; for custom tools one string property `input`."""
     namespace: str = ""
-    wire_name: str = ""
-    """Name on the wire inside its namespace; empty: `name`."""
     custom: bool = False
 
 

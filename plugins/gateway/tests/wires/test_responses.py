@@ -12,6 +12,7 @@ from attrs import evolve
 from in_process import TURN, Served, choice, plain
 from molt_plugin_gateway.exchange import BadRequest, ContextOverflow, Image, TokenLogprob, ToolCall, Turn
 from molt_plugin_gateway.wires.responses import Responses
+from molt_plugin_gateway.wires.tools import wire_name
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
@@ -222,8 +223,8 @@ def test_codex_request() -> None:
         content=("Let me",),
         tool_calls=(ToolCall(id="call_1", name="exec_command", arguments='{"cmd":  "echo hi"}'),),
     )
-    assert [(tool.name, tool.namespace, tool.wire_name) for tool in call.tools] == [
-        ("exec_command", "", ""),
+    assert [(tool.name, tool.namespace, wire_name(tool)) for tool in call.tools] == [
+        ("exec_command", "", "exec_command"),
         ("multi_agent_v1__spawn_agent", "multi_agent_v1", "spawn_agent"),
     ]
     assert call.ignored == ("tools.web_search",)

@@ -117,7 +117,7 @@ def _assistant(content: Node) -> Turn:
 
 
 def _read_input(value: Node) -> str:
-    if value.given and value.object().keys() == {UNPARSED} and isinstance(value.value[UNPARSED], str):
+    if value.object().keys() == {UNPARSED} and isinstance(value.value[UNPARSED], str):
         return value[UNPARSED].text()
     return value.json()
 

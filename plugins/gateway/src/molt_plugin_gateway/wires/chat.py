@@ -30,20 +30,9 @@ REFUSED = {
     "top_logprobs": "only the log-probability of the sampled token is kept; use 0",
 }
 FOLLOW_RUN = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "seed",
-    "frequency_penalty",
-    "presence_penalty",
-    "repetition_penalty",
-    "reasoning_effort",
-    "verbosity",
-    "chat_template_kwargs",
-    "web_search_options",
-    "moderation",
-)
+    "temperature", "top_p", "top_k", "min_p", "seed", "frequency_penalty", "presence_penalty", "repetition_penalty",
+    "reasoning_effort", "verbosity", "chat_template_kwargs", "web_search_options", "moderation",
+)  # fmt: skip
 
 
 class Chat:
@@ -75,7 +64,7 @@ class Chat:
             json_schema=openai_format(root["response_format"]),
             logprobs=root["logprobs"].flag(),
             stream=root["stream"].flag(),
-            stream_usage=root["stream_options"].given and root["stream_options"]["include_usage"].flag(),
+            stream_usage=root["stream_options"]["include_usage"].flag(),
             model=root["model"].text("policy"),
             ignored=ignored + hosted,
             hints=read_hints(headers, body),
@@ -146,9 +135,7 @@ def _read_message(message: Node) -> Turn:
                 if message[field].given:
                     raise message[field].problem("is not kept here; send text and tool_calls")
             spoken = message["refusal"] if not content.given else content
-            thought = (
-                message["reasoning_content"] if message["reasoning_content"].given else message["reasoning"]
-            )
+            thought = message["reasoning_content" if message["reasoning_content"].given else "reasoning"]
             return Turn(
                 role="assistant",
                 content=read_parts(spoken),

@@ -43,7 +43,7 @@ class Messages:
     def read(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Call:
         root = Node(body)
         ignored = screen(root, refused=REFUSED, follow_run=FOLLOW_RUN)
-        output = root["output_config"] if root["output_config"].given else Node({}, "output_config")
+        output = root["output_config"]
         if output["effort"].given:
             ignored += ("output_config.effort",)
         changes = ToolChanges()

@@ -44,7 +44,14 @@ class Node:
     def __getitem__(self, key: str) -> Node:
         return Node(self.object().get(key), f"{self.path}.{key}" if self.path else key)
 
+    def inside(self, key: str) -> Node:
+        """What stands under `key`, or this object itself: OpenAI's two wires nest what is flat in the other."""
+        return self[key] if self[key].given else self
+
     def object(self) -> Mapping[str, Any]:
+        """Empty where it is absent."""
+        if self.value is None:
+            return {}
         if not isinstance(self.value, Mapping):
             raise self._expected("an object")
         return self.value
@@ -93,7 +100,7 @@ class Node:
 
     def json(self) -> str:
         """An object (absent: an empty one) as JSON text."""
-        value = self.object() if self.given else {}
+        value = self.object()
         try:
             text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         except (ValueError, RecursionError):

@@ -26,13 +26,11 @@ def openai_tools(lists: Iterable[Node]) -> tuple[tuple[Tool, ...], tuple[str, ..
     def read(node: Node, namespace: str = "") -> None:
         match kind := node["type"].value:
             case "function" | "custom":
-                body = node[kind] if node[kind].given else node
-                tool = (
-                    custom_tool(body, namespace=namespace)
-                    if kind == "custom"
-                    else function_tool(body, "parameters", namespace=namespace)
-                )
-                tools.append((node, tool))
+                body = node.inside(kind)
+                if kind == "custom":
+                    tools.append((node, custom_tool(body, namespace=namespace)))
+                else:
+                    tools.append((node, function_tool(body, "parameters", namespace=namespace)))
             case "namespace" if not namespace:
                 for inner in node["tools"].items():
                     read(inner, node["name"].name())
@@ -54,15 +52,13 @@ def openai_choice(choice: Node, tools: tuple[Tool, ...]) -> tuple[Choices, tuple
         return mode(choice, tools), tools
     match kind := choice["type"].text():
         case "function" | "custom":
-            named = choice[kind] if choice[kind].given else choice
-            return find(tools, named["name"]), tools
+            return find(tools, choice.inside(kind)["name"]), tools
         case "allowed_tools":
-            allowed = choice[kind] if choice[kind].given else choice
+            allowed = choice.inside(kind)
             stay: list[Tool] = []
             for item in allowed["tools"].items():
-                name = item["function"]["name"] if item["function"].given else item["name"]
                 if item["type"].text("function") in ("function", "custom"):
-                    stay.append(find(tools, name))
+                    stay.append(find(tools, item.inside("function")["name"]))
                 else:
                     hosted_type(item)
             kept = tuple(tool for tool in tools if tool in stay)
@@ -81,7 +77,7 @@ def openai_format(form: Node) -> str | None:
         case "json_object":
             return "{}"
         case "json_schema":
-            return (form[kind] if form[kind].given else form)["schema"].json()
+            return form.inside(kind)["schema"].json()
         case _:
             raise form["type"].problem(f"format {kind!r} can't be honoured")
 

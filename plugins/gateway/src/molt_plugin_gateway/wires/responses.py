@@ -42,7 +42,7 @@ class Responses:
     def read(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Call:
         root = Node(body)
         ignored = screen(root, refused=REFUSED, follow_run=FOLLOW_RUN)
-        if root["reasoning"].given and root["reasoning"]["effort"].given:
+        if root["reasoning"]["effort"].given:
             ignored += ("reasoning.effort",)
         turns = read_turns(root["input"])
         if not turns:
@@ -58,7 +58,7 @@ class Responses:
             tool_choice=choice,
             parallel_tool_calls=root["parallel_tool_calls"].flag(True),
             max_tokens=root["max_output_tokens"].count(),
-            json_schema=openai_format(root["text"]["format"] if root["text"].given else root["text"]),
+            json_schema=openai_format(root["text"]["format"]),
             logprobs="message.output_text.logprobs" in include,
             stream=root["stream"].flag(),
             model=root["model"].text("policy"),

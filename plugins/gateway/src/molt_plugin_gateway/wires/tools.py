@@ -33,9 +33,9 @@ def flat_name(namespace: str, name: str) -> str:
     return f"{namespace}__{name}" if namespace else name
 
 
-def wire_name(call: ToolCall) -> str:
+def wire_name(named: Tool | ToolCall) -> str:
     """The name inside its namespace."""
-    return call.name.removeprefix(flat_name(call.namespace, "")) if call.namespace else call.name
+    return named.name.removeprefix(flat_name(named.namespace, ""))
 
 
 def function_tool(definition: Node, schema: str, *, namespace: str = "") -> Tool:
@@ -48,9 +48,7 @@ def custom_tool(definition: Node, *, namespace: str = "") -> Tool:
     """A grammar is told to the model, not enforced."""
     form, rule = definition["format"], ""
     if form.given and form["type"].text() == "grammar":
-        grammar = (
-            form["grammar"] if form["grammar"].given else form
-        )  # Chat Completions nests it, Responses doesn't
+        grammar = form.inside("grammar")
         syntax, text = grammar["syntax"].text(), grammar["definition"].text()
         rule = f"\n\nThe input follows this {syntax} grammar:\n{text}"
     return evolve(_tool(definition, CUSTOM_PARAMETERS, namespace, more=rule), custom=True)
@@ -63,7 +61,6 @@ def _tool(definition: Node, parameters: Mapping[str, Any], namespace: str, *, mo
         description=definition["description"].text("") + more,
         parameters=parameters,
         namespace=namespace,
-        wire_name=name if namespace else "",
     )
 
 
@@ -90,7 +87,7 @@ def find(tools: Sequence[Tool], name: Node) -> Tool:
     """By flat name or name inside a namespace."""
     wanted = name.text()
     for tool in tools:
-        if wanted in (tool.name, tool.wire_name):
+        if wanted in (tool.name, wire_name(tool)):
             return tool
     raise name.problem(f"no tool is called {wanted!r}")
 
