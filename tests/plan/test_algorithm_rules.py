@@ -211,6 +211,13 @@ def test_options_of_a_critic_without_one_are_a_warning() -> None:
     assert findings[0].because[0].origin == "--trainer.critic-lr"
 
 
+def test_a_bound_on_passes_that_the_critic_does_not_make_is_a_warning() -> None:
+    argv = (*RUN, "--estimator", "gae", "--trainer.critic-value-clip", "0.1")
+    findings = examine(argv, scan()).findings
+    assert [(finding.level, finding.code) for finding in findings] == [("warning", "FSDP4")]
+    assert examine([*argv, *findings[0].fix.split()], scan()).findings == ()
+
+
 def recipes() -> dict[str, str]:
     """Name to flags, of docs/algorithms.md; a line that begins with a flag goes on with the recipe above it."""
     text = (Path(__file__).parents[2] / "docs" / "algorithms.md").read_text(encoding="utf-8")

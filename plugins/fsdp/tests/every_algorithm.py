@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from molt_plugin_estimators import spec as estimators
 from molt_plugin_fsdp.trainer import FsdpTrainer
 from molt_plugin_losses import correction_spec as corrections
@@ -43,6 +43,7 @@ class Choice:
     correction: tuple[Any, dict[str, Any]] | None = None
     estimator: tuple[Any, dict[str, Any]] | None = None
     other_reference: bool = False
+    trainer: dict[str, Any] = field(factory=dict)
 
     @property
     def chosen(self) -> list[tuple[Any, dict[str, Any]]]:
@@ -86,6 +87,9 @@ CHOICES: Final = {
         other_reference=True,
     ),
     "gae": Choice(estimator=(estimators.GAE, {"gamma": 0.95, "lam": 0.9})),
+    "gae, a critic of two passes": Choice(
+        estimator=(estimators.GAE, {"lam": 0.9}), trainer={"critic_epochs": 2, "critic_value_clip": 1e-3}
+    ),
     "distillation": Choice(estimator=(estimators.ON_POLICY_DISTILL, {}), other_reference=True),
     "top-k distillation": Choice(
         loss=(losses.TOPK_REVERSE_KL, {"top_k": 3, "aggregation": "seq-mean-token-mean"}), other_reference=True
@@ -106,6 +110,7 @@ def settings(choice: Choice, teacher: Path) -> dict[str, Any]:
     reference = str(teacher) if choice.other_reference else ""
     return {
         "parts": choice.parts(), "facts": choice.facts, "reference_folder": reference, "top_logprobs": NUM_TOP,
+        **choice.trainer,
     }  # fmt: skip
 
 

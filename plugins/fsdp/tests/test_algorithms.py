@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from every_algorithm import (
     state,
 )
 from molt_plugin_estimators import spec as estimators
+from molt_plugin_fsdp.critic import value_errors
 from molt_plugin_fsdp.model import named_tensors
 from tiny_trainer import (
     assert_equal_weights,
@@ -185,6 +186,65 @@ def test_only_the_critic_learns_while_it_warms_up(
     ]  # fmt: skip
     assert [one.get("policy/frozen") for one in metrics] == [1.0, 1.0, None]
     assert metrics[2]["critic/loss"] < metrics[1]["critic/loss"] < metrics[0]["critic/loss"]
+
+
+def test_further_passes_of_the_critic_are_bounded_and_count_as_one_step_of_its_warm_up(
+    qwen3_folder: Path, teacher: Path, items: list[TrainItem]
+) -> None:
+    def found(**options: Any) -> list[Mapping[str, float]]:
+        chosen = settings(CHOICES["gae"], teacher)
+        with started(qwen3_folder, critic_lr=1e-2, critic_warmup_steps=2, **options, **chosen) as made:
+            return [made.step(train_batch(items)).metrics for _ in range(3)]
+
+    once, thrice, bounded = (
+        found(),
+        found(critic_epochs=3, critic_value_clip=100.0),
+        found(critic_epochs=3, critic_value_clip=1e-4),
+    )
+    for metrics in (once, thrice, bounded):
+        assert [one.get("policy/frozen") for one in metrics] == [1.0, 1.0, None]
+    assert once[0]["critic/loss"] == thrice[0]["critic/loss"], "that of the values before the step"
+    assert thrice[1]["critic/loss"] < once[1]["critic/loss"]
+    assert once[1]["critic/clip_ratio"] == thrice[1]["critic/clip_ratio"] == 0.0
+    assert bounded[0]["critic/clip_ratio"] > 0.5
+    assert bounded[1]["critic/loss"] > thrice[1]["critic/loss"]
+
+
+@pytest.mark.parametrize(
+    ("value", "old", "target", "error", "clipped", "slope"),
+    [
+        (1.0, 0.0, 2.0, 0.5 * 1.8**2, True, 0.0),  # moved by more than 1/5: its old place counts
+        (1.0, 0.0, 0.0, 0.5, False, 1.0),  # moved away from the return: what it is now counts
+        (0.1, 0.0, 2.0, 0.5 * 1.9**2, False, -1.9),
+        (-1.0, 0.0, -2.0, 0.5 * 1.8**2, True, 0.0),
+        (0.5, 0.5, 0.75, 0.5 * 0.25**2, False, -0.25),
+    ],
+)
+def test_the_larger_error_of_a_value_counts(
+    value: float, old: float, target: float, error: float, clipped: bool, slope: float
+) -> None:
+    values = torch.tensor([value], dtype=torch.float64, requires_grad=True)
+    found, was_clipped = value_errors(values, torch.tensor([old]).double(), torch.tensor([target]), 0.2)
+    found.sum().backward()
+    assert values.grad is not None
+    assert (found.item(), was_clipped.item()) == (pytest.approx(error), clipped)
+    assert values.grad.item() == pytest.approx(slope)
+
+
+def test_beside_a_correction_the_ratio_is_one_to_the_policy_before_the_step(
+    qwen3_folder: Path, teacher: Path, items: list[TrainItem]
+) -> None:
+    choice = Choice(correction=importance(mode="trunc", threshold=(1.1,)))
+    with started(qwen3_folder, **settings(choice, teacher)) as made:
+        metrics = made.step(train_batch(items)).metrics
+    model, total, count = plain_model(qwen3_folder), 0.0, 0
+    for item in items:
+        with torch.no_grad():
+            new = plain_logprobs(model, item.segment).numpy()
+        weights = np.minimum(np.exp(new - item.segment.logprobs[item.segment.sampled]), 1.1)
+        total, count = total - item.advantage * float(weights.sum()), count + len(weights)
+    assert metrics["policy/clip_ratio"] == 0.0, "the ratio is 1"
+    assert metrics["policy/loss"] == pytest.approx(total / count, abs=1e-4)
 
 
 def test_a_critic_that_is_not_finite_is_a_step_that_was_not_applied(

@@ -116,6 +116,23 @@ def test_order_of_tokens_does_not_matter(make: Any, aggregation: str, tokens: To
 
 
 @each_loss
+@each_aggregation
+@pytest.mark.parametrize("reference", ["model", "sampler"])
+@given(tokens=windows())
+@quick
+def test_kl_and_entropy_are_means_over_all_tokens_whatever_their_weights_and_aggregation(
+    make: Any, aggregation: str, reference: str, tokens: TokenBatch
+) -> None:
+    def added(batch: TokenBatch, how: str) -> Tensor:
+        more = {"kl_coef": 0.1, "kl_form": "k2", "kl_reference": reference, "entropy_coef": 0.01}
+        difference: Tensor = make(aggregation=how, **more)(batch).loss - make(aggregation=how)(batch).loss
+        return difference
+
+    plain = evolve(tokens, weights=torch.ones_like(tokens.weights))
+    torch.testing.assert_close(added(tokens, aggregation), added(plain, "token-mean"))
+
+
+@each_loss
 @given(tokens=windows(), scale=st.floats(0.01, 100))
 @quick
 def test_loss_is_linear_in_the_size_of_advantages(make: Any, tokens: TokenBatch, scale: float) -> None:

@@ -44,7 +44,10 @@ class FsdpOptions:
         "", help="model that the critic starts from, for estimators with one; default: that of the policy"
     )
     critic_lr: float = option(5e-6, help="learning rate of the critic", gt=0)
-    critic_value_clip: float = option(0.2, help="how far a value may move in one step", gt=0)
+    critic_epochs: int = option(1, help="passes of the critic over one batch, an optimizer step each", ge=1)
+    critic_value_clip: float = option(
+        0.2, help="how far the passes after the first may move a value from where it was before them", gt=0
+    )
     critic_warmup_steps: int = option(
         0, help="first steps in which the critic alone learns and the policy stays as it is", ge=0
     )
@@ -60,6 +63,10 @@ def critic_has_a_use(view: PlanView) -> Iterator[Finding]:
         message = f"{given[0]} is given, but no critic is trained: the estimator has none"
         yield Finding("warning", "FSDP1", message, tuple(map(view.source, given)), "--estimator gae")
     (part,) = view.parts["trainers"]
+    if CRITIC in view.facts and part.options.critic_epochs == 1 and "trainer.critic_value_clip" in given:
+        message = "critic_value_clip bounds what further passes change, and the critic makes one"
+        sources = (view.source("trainer.critic_value_clip"), view.source("trainer.critic_epochs"))
+        yield Finding("warning", "FSDP4", message, sources, "--trainer.critic-epochs 2")
     model: str = part.options.critic_model
     said = view.source("trainer.critic_model")
     if model and not os.path.isdir(model) and not _HUB_ID.fullmatch(model):

@@ -111,7 +111,7 @@ class FsdpTrainer:
             rows, models, self._parts, rollout_ratio=ROLLOUT_RATIO in self._context.facts
         )
         critic = {} if self._critic is None else self._critic.step(rows, known, batch.window)
-        if self._critic is not None and self._critic.optimizer.num_steps <= self._options.critic_warmup_steps:
+        if self._critic is not None and self._critic.warms_up:
             applied = bool(critic["critic/applied"])
             return StepResult(applied=applied, metrics={**critic, **corrected, "policy/frozen": 1.0})
         sums = StepSums()
