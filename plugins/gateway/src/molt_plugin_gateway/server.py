@@ -112,7 +112,7 @@ class Server:
                 raised if isinstance(raised, BadRequest) else BadRequest("The body is nested too deeply.")
             )
             if connection.started:
-                await connection.write(b"".join(wire.error_event(problem, call)))
+                await connection.write(b"".join(wire.error_event(problem)))
                 await connection.end()
             else:
                 await connection.discard()
@@ -150,7 +150,7 @@ class Server:
             if call.stream and not work.task.done() and not connection.gone:
                 await connection.begin_stream(b"".join(wire.begin(work.answer_id, work.created_s, call)))
                 while not await connection.until(work.task, timeout_s=self._keepalive_s):
-                    await connection.write(wire.keepalive(call))
+                    await connection.write(wire.keepalive())
             if connection.gone:
                 return
             answer = _result(work.task)

@@ -79,8 +79,8 @@ class Served(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
         answer = Answer(id="42", created_s=1_700_000_000, model=call.model, choices=self.choices, usage=USAGE)
         if not call.stream:
             return httpx2.Response(200, json=wire.whole(answer, call), request=request)
-        end = wire.events(answer, call) if self.problem is None else wire.error_event(self.problem, call)
-        opening = [*wire.begin("42", 1_700_000_000, call), wire.keepalive(call), wire.keepalive(call)]
+        end = wire.events(answer, call) if self.problem is None else wire.error_event(self.problem)
+        opening = [*wire.begin("42", 1_700_000_000, call), wire.keepalive(), wire.keepalive()]
         self.sent = b"".join([*opening, *end])
         headers = {"content-type": "text/event-stream"}
         return httpx2.Response(200, headers=headers, stream=Bytes(self.sent), request=request)

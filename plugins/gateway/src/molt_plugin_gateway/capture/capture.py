@@ -1,15 +1,18 @@
-"""From a session's forest to its `Capture`: what trains, what is left out and why, and how it ended. Pure."""
+"""From a session's forest to its `Capture`: what trains, what is left out and why, and how it ended. Pure.
+
+A sample may not be worth training because it is a side call, was constrained, or is an orphan.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+import json
+from collections.abc import Sequence
 
 from molt_core.api.gateway import Capture
-from molt_plugin_gateway.capture import labels
 from molt_plugin_gateway.capture.forest import Forest
+from molt_plugin_gateway.capture.samples import Sample
 from molt_plugin_gateway.capture.segments import left_out, trained_segments
-
-Policy = Literal["train", "leave-out"]
+from molt_plugin_gateway.spec import Policy
 
 
 def capture(forest: Forest, *, orphans: Policy = "train", side_calls: Policy = "leave-out") -> Capture:
@@ -19,9 +22,9 @@ def capture(forest: Forest, *, orphans: Policy = "train", side_calls: Policy = "
     """
     samples = forest.samples
     found = {
-        "constrained": labels.constrained(samples),
-        "side_call": labels.side_calls(samples),
-        "orphan": labels.orphans(samples),
+        "constrained": _constrained(samples),
+        "side_call": _side_calls(samples),
+        "orphan": _orphans(samples),
     }
     policies: dict[str, Policy] = {"constrained": "leave-out", "side_call": side_calls, "orphan": orphans}
     reasons: dict[int, str] = {}
@@ -54,3 +57,62 @@ def capture(forest: Forest, *, orphans: Policy = "train", side_calls: Policy = "
             "orphans": len(found["orphan"]),
         },
     )
+
+
+def _side_calls(samples: Sequence[Sample]) -> set[int]:
+    """Ids of samples beside the work itself: titles, compactions and what else a harness asks by the way.
+
+    The harness says so, or asks for JSON with a title, or sends no tools though the session has some and no
+    request with tools continued the reply.
+    """
+    worked = {sample.sample_id for sample in samples if sample.prompt.has_tools}
+    for sample in reversed(samples):
+        if sample.sample_id in worked and sample.prompt.follows:
+            worked.add(sample.prompt.follows.sample_id)
+    return {
+        sample.sample_id
+        for sample in samples
+        if sample.prompt.hints.kind
+        or _asks_for_title(sample.prompt.json_schema)
+        or (worked and sample.sample_id not in worked)
+    }
+
+
+def _constrained(samples: Sequence[Sample]) -> set[int]:
+    """Ids of samples with a JSON schema: their log-probs are those of another distribution than the policy's."""
+    return {sample.sample_id for sample in samples if sample.prompt.json_schema is not None}
+
+
+def _orphans(samples: Sequence[Sample]) -> set[int]:
+    """Ids of samples that the agent did not go on from: never delivered, or their turn was asked again or replaced.
+
+    No later history holds the reply, but one of the same conversation goes past it: prepared after the
+    reply was there, and not coming from a sibling that ran at the same time, as parallel agents with equal
+    prompts do. The last answer of a conversation is none.
+    """
+    found = {sample.sample_id for sample in samples if not (sample.delivered or sample.followed)}
+    for later in samples:
+        node, ancestor = later.asked, later.prompt.follows
+        while True:
+            sibling = ancestor if ancestor and ancestor.asked is node else None
+            for sample in node.asked:
+                passed = later.prompt.prepared_at > sample.sample_id and (
+                    sibling is None or sibling.prompt.prepared_at > sample.sample_id
+                )
+                same = later.prompt.hints.conversation == sample.prompt.hints.conversation
+                if passed and same and not sample.followed:
+                    found.add(sample.sample_id)
+            if sibling:
+                ancestor = sibling.prompt.follows
+            if node.above is None:
+                break
+            node = node.above
+    return found
+
+
+def _asks_for_title(json_schema: str | None) -> bool:
+    try:
+        schema = json.loads(json_schema or "{}")
+        return "title" in schema.get("properties", {})
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return False

@@ -28,7 +28,7 @@ class Wire(Protocol):
         """Events to send with the headers. Id and time must be those of the answer."""
         ...
 
-    def keepalive(self, call: Call) -> bytes:
+    def keepalive(self) -> bytes:
         """An event that changes nothing; clients count data, not comments, as life."""
         ...
 
@@ -40,7 +40,7 @@ class Wire(Protocol):
         """Body of an error reply."""
         ...
 
-    def error_event(self, problem: BadRequest, call: Call) -> Iterator[bytes]:
+    def error_event(self, problem: BadRequest) -> Iterator[bytes]:
         """An error after the headers went out, and the end of the stream."""
         ...
 

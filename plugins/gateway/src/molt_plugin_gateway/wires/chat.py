@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from molt_plugin_gateway.exchange import Answer, BadRequest, Call, Choice, ToolCall, Turn, Usage
-from molt_plugin_gateway.wires.content import read_parts
+from molt_plugin_gateway.wires.content import read_parts, read_turn
 from molt_plugin_gateway.wires.frames import DONE, frame
 from molt_plugin_gateway.wires.hints import read_hints
 from molt_plugin_gateway.wires.node import Node, screen
@@ -90,7 +90,7 @@ class Chat:
         for index in range(call.n):
             yield self._chunk(index, {"role": "assistant", "content": ""})
 
-    def keepalive(self, call: Call) -> bytes:
+    def keepalive(self) -> bytes:
         return self._chunk(0, {"content": ""})
 
     def events(self, answer: Answer, call: Call) -> Iterator[bytes]:
@@ -103,7 +103,7 @@ class Chat:
     def error(self, problem: BadRequest) -> dict[str, Any]:
         return openai_error(problem)
 
-    def error_event(self, problem: BadRequest, call: Call) -> Iterator[bytes]:
+    def error_event(self, problem: BadRequest) -> Iterator[bytes]:
         yield frame(openai_error(problem))
         yield DONE
 
@@ -125,9 +125,7 @@ class Chat:
 
 def _read_message(message: Node) -> Turn:
     content = message["content"]
-    match role := message["role"].text():
-        case "system" | "developer" | "user":
-            return Turn(role="user" if role == "user" else "system", content=read_parts(content))
+    match message["role"].value:
         case "tool":
             return Turn(role="tool", content=read_parts(content), tool_call_id=message["tool_call_id"].name())
         case "assistant":
@@ -143,7 +141,7 @@ def _read_message(message: Node) -> Turn:
                 tool_calls=tuple(_read_call(one) for one in message["tool_calls"].items()),
             )
         case _:
-            raise message["role"].problem(f"role {role!r} is not known")
+            return read_turn(message["role"], content)
 
 
 def _read_call(call: Node) -> ToolCall:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from molt_plugin_gateway.exchange import Image
+from molt_plugin_gateway.exchange import Image, Turn
 from molt_plugin_gateway.wires.node import Node
 
 Parts = tuple[str | Image, ...]
@@ -19,6 +19,17 @@ def read_parts(content: Node, *, inner: bool = False) -> Parts:
     if content.value is None or isinstance(content.value, str):
         return tuple(text for text in [content.text("")] if text)
     return tuple(part for block in content.items() for part in read_block(block, inner=inner) if part)
+
+
+def read_turn(role: Node, content: Node) -> Turn:
+    """What is neither the assistant's nor a tool's, on OpenAI's wires."""
+    match word := role.text():
+        case "user":
+            return Turn(role="user", content=read_parts(content))
+        case "system" | "developer":
+            return Turn(role="system", content=read_parts(content))
+        case _:
+            raise role.problem(f"role {word!r} is not known")
 
 
 def read_block(block: Node, *, inner: bool = False) -> Iterator[str | Image]:

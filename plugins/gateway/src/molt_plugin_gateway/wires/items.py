@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from molt_plugin_gateway.exchange import Image, TokenLogprob, ToolCall, Turn
-from molt_plugin_gateway.wires.content import Parts, read_parts
+from molt_plugin_gateway.wires.content import Parts, read_parts, read_turn
 from molt_plugin_gateway.wires.node import Node, well_formed
 from molt_plugin_gateway.wires.openai import openai_logprobs
 from molt_plugin_gateway.wires.tools import flat_name, wire_name
@@ -90,10 +90,7 @@ def _assistant(pieces: Sequence[tuple[int, Any]]) -> Turn:
 def _other_turn(item: Node) -> Turn | None:
     match kind := _kind(item):
         case "message":
-            role = item["role"].text()
-            if role not in ("system", "developer", "user"):
-                raise item["role"].problem(f"role {role!r} is not known")
-            return Turn(role="user" if role == "user" else "system", content=read_parts(item["content"]))
+            return read_turn(item["role"], item["content"])
         case "function_call_output" | "custom_tool_call_output":
             return Turn(role="tool", content=read_parts(item["output"]), tool_call_id=item["call_id"].name())
         case "item_reference":

@@ -83,9 +83,9 @@ class Messages:
     def begin(self, answer_id: str, created_s: int, call: Call) -> Iterator[bytes]:
         """The true usage follows with `message_delta`."""
         yield _event("message_start", message=_head(answer_id, call.model, _NOTHING_YET))
-        yield self.keepalive(call)
+        yield self.keepalive()
 
-    def keepalive(self, call: Call) -> bytes:
+    def keepalive(self) -> bytes:
         return _event("ping")
 
     def events(self, answer: Answer, call: Call) -> Iterator[bytes]:
@@ -105,7 +105,7 @@ class Messages:
         kind = _ERROR_TYPES.get(problem.code or "", "invalid_request_error")
         return {"type": "error", "error": {"type": kind, "message": message}}
 
-    def error_event(self, problem: BadRequest, call: Call) -> Iterator[bytes]:
+    def error_event(self, problem: BadRequest) -> Iterator[bytes]:
         yield frame(self.error(problem), event="error")
 
 

@@ -81,9 +81,9 @@ class Responses:
     def begin(self, answer_id: str, created_s: int, call: Call) -> Iterator[bytes]:
         self._head = _response(answer_id, created_s, call, "in_progress")
         yield self._event("response.created", response=self._head)
-        yield self.keepalive(call)
+        yield self.keepalive()
 
-    def keepalive(self, call: Call) -> bytes:
+    def keepalive(self) -> bytes:
         return self._event("response.in_progress", response=self._head)
 
     def events(self, answer: Answer, call: Call) -> Iterator[bytes]:
@@ -100,7 +100,7 @@ class Responses:
             body["error"]["param"] = "input"
         return body
 
-    def error_event(self, problem: BadRequest, call: Call) -> Iterator[bytes]:
+    def error_event(self, problem: BadRequest) -> Iterator[bytes]:
         """Codex repeats a failed response five times, except with one of these two codes."""
         code = problem.code if problem.code == "context_length_exceeded" else "invalid_prompt"
         failed = {**self._head, "status": "failed", "error": {"code": code, "message": problem.message}}
