@@ -175,7 +175,8 @@ class RayExecutor:
 
     def _connect(self) -> None:
         run = self._run
-        num_actors = run.engines + run.trainer_ranks + run.workers
+        num_engines = run.min_engines or run.engines
+        num_actors = num_engines + run.trainer_ranks + run.workers
         try:
             if run.ray_address is not None:
                 _probe(run.ray_address)
@@ -185,7 +186,7 @@ class RayExecutor:
                     # else Ray would join a cluster that happens to run on this machine
                     address="local",
                     # an actor is a place, not a core: all of them must fit on a small machine
-                    num_cpus=max(os.cpu_count() or 1, num_actors),
+                    num_cpus=max(os.cpu_count() or 1, run.engines + run.trainer_ranks + run.workers),
                     object_store_memory=self._options.object_store_mb * 2**20,
                     include_dashboard=False,
                     log_to_driver=False,
@@ -203,13 +204,13 @@ class RayExecutor:
         num_cpus = resources.get("CPU", 0.0)
         if num_cpus < num_actors:
             raise PreflightError(
-                f"the Ray cluster has {num_cpus:g} CPUs; {run.engines} engines, {run.trainer_ranks} trainer ranks "
+                f"the Ray cluster has {num_cpus:g} CPUs; {num_engines} engines, {run.trainer_ranks} trainer ranks "
                 f"and {run.workers} workers need {num_actors}. Use fewer, or a larger cluster"
             )
-        wanted_gpus = run.engines + run.trainer_ranks
+        wanted_gpus = num_engines + run.trainer_ranks
         if 0 < self._num_gpus < wanted_gpus:
             raise PreflightError(
-                f"the Ray cluster has {self._num_gpus:g} GPUs; {run.engines} engines and {run.trainer_ranks} "
+                f"the Ray cluster has {self._num_gpus:g} GPUs; {num_engines} engines and {run.trainer_ranks} "
                 f"trainer ranks need {wanted_gpus}"
             )
 

@@ -19,7 +19,7 @@ from molt_core.plan.plan import Plan
 FREE_OPTIONS: Final = frozenset({
     "steps", "stop_at_reward", "save_every", "keep_checkpoints", "keep_hours", "keep_best", "record", "eval_every",
     "eval_prompts", "eval_samples", "eval_concurrency", "rollout_timeout_s", "env_timeout_s", "engines",
-    "trainer_ranks", "workers", "threads", "ray_address",
+    "min_engines", "max_restarts", "trainer_ranks", "workers", "threads", "ray_address",
 })  # fmt: skip
 FREE_SLOTS: Final = frozenset({"engines", "gateways", "executors", "hooks"})
 """Engines sample from one distribution, whichever they are; the others are no part of what is learned."""

@@ -125,6 +125,15 @@ def ranks_have_work(view: PlanView) -> Iterator[Finding]:
         yield _warning("M311", message, *map(view.source, options), fix=f"--trainer-ranks {num_rollouts}")
 
 
+def engines_are_enough(view: PlanView) -> Iterator[Finding]:
+    """A run can't wait for more engines than it has."""
+    run = view.run
+    if run.min_engines is not None and run.min_engines > run.engines:
+        message = f"min_engines is {run.min_engines}, but there are only {run.engines} engines to wait for"
+        because = (view.source("min_engines"), view.source("engines"))
+        yield error("M317", message, *because, fix=f"--engines {run.min_engines}")
+
+
 def agents_are_graded(view: PlanView) -> Iterator[Finding]:
     """An agent leads the conversation; someone must say what it was worth, and nobody else may lead."""
     environment = _environment(view)
@@ -168,8 +177,11 @@ CORE_RULES: Final[tuple[Rule, ...]] = (
     output_is_writable,
     evaluation_is_possible,
     ranks_have_work,
+    engines_are_enough,
     agents_are_graded,
     reference_is_usable,
     determinism_is_possible,
 )
-EVAL_RULES: Final[tuple[Rule, ...]] = (lengths_fit, output_is_writable, evaluation_samples, agents_are_graded)
+EVAL_RULES: Final[tuple[Rule, ...]] = (
+    lengths_fit, output_is_writable, evaluation_samples, engines_are_enough, agents_are_graded,
+)  # fmt: skip

@@ -27,6 +27,13 @@ def executor(kind: str, **options):
     return LocalExecutor(NoOptions(), run) if kind == "local" else RayExecutor(RayOptions(object_store_mb=80), run)
 
 
+async def fetch_for_ever(actor, reference):
+    async with asyncio.timeout(30):
+        while True:
+            await actor.call("fetch", reference)
+            await asyncio.sleep(0.2)
+
+
 async def contract(kind: str) -> None:
     started = executor(kind)
     await started.start()
@@ -71,10 +78,7 @@ async def contract(kind: str) -> None:
             # what an actor has put into the store is its own, and is lost with it
             await started.retire(talker)
             with pytest.raises(ObjectLost):
-                async with asyncio.timeout(30):
-                    while True:
-                        await greeter.call("fetch", pieces[0])
-                        await asyncio.sleep(0.2)
+                await fetch_for_ever(greeter, pieces[0])
             again = await started.spawn(ActorRequest(name="talker-0", factory=f"{HERE}:Talker"))
             assert await again.call("was_cancelled") is False
     finally:

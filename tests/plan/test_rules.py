@@ -33,6 +33,7 @@ def found(scan: Scan, *argv: str) -> list[Finding]:
         (("--eval-every", "200"), "warning", "M309", "--eval-every"),
         (("--eval-samples", "4"), "warning", "M310", "--eval-samples"),
         (("--trainer-ranks", "64"), "warning", "M311", "default"),
+        (("--min-engines", "2"), "error", "M317", "--min-engines"),
     ],
 )
 def test_rule_fires_once_and_names_the_origin(

@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -20,6 +21,8 @@ from tests.road.forked import Forked
 ROOT = Path(__file__).resolve().parent.parent.parent
 TIMEOUT_S = 240
 MARK = "MOLT_TEST_RUN"
+_OUTPUTS = tempfile.TemporaryDirectory(prefix="molt-")
+"""Apart from the run folders, which may be full or read-only."""
 
 
 class Run:
@@ -35,14 +38,16 @@ class Run:
         new = ("--output-dir", str(folder), "--run-name", "run")
         again = command in ("resume", "replay")
         words = (str(self.folder), *words) if again else (*words, *new)
-        self._process: subprocess.Popen[str] | Forked
+        self._output = Path(_OUTPUTS.name) / f"{self._mark}.txt"
+        self._process: subprocess.Popen[bytes] | Forked
         if forked:
-            self._process = Forked([command, *words], ROOT)
-        else:
+            self._process = Forked([command, *words], ROOT, self._output)
+            return
+        with self._output.open("wb") as output:
             self._process = subprocess.Popen(
                 [str(Path(sys.executable).with_name("molt")), command, *words],
-                env={**(env or os.environ), MARK: self._mark}, cwd=ROOT, text=True, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, start_new_session=True,
+                env={**(env or os.environ), MARK: self._mark}, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True,
             )  # fmt: skip
 
     def processes(self, name: str = "") -> list[psutil.Process]:
@@ -61,11 +66,19 @@ class Run:
         return found
 
     def wait_for_steps(self, num_steps: int) -> None:
+        self.wait_until(lambda: len(self.steps()) >= num_steps, f"step {num_steps}")
+
+    def wait_until(self, condition: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + TIMEOUT_S
-        while len(self.steps()) < num_steps:
-            assert self._process.poll() is None, f"ended too early:\n{self._process.communicate()[0]}"
-            assert time.monotonic() < deadline, "no step in time"
+        while not condition():
+            assert self._process.poll() is None, f"ended too early:\n{self.output}"
+            assert time.monotonic() < deadline, f"no {what} in time"
             time.sleep(0.1)
+
+    @property
+    def output(self) -> str:
+        """What was printed so far."""
+        return self._output.read_text() if self._output.exists() else ""
 
     def interrupt(self) -> None:
         """Ctrl-C in a terminal: SIGINT to the whole foreground group."""
@@ -78,16 +91,16 @@ class Run:
     def kill(self) -> None:
         """SIGKILL to the whole process group, as when a machine goes down."""
         os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.communicate()
+        self._process.wait()
 
     def wait(self) -> tuple[int, str]:
         """Exit code and everything that was printed."""
         try:
-            output, _ = self._process.communicate(timeout=TIMEOUT_S)
+            self._process.wait(TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.end()
             raise
-        return self._process.returncode, output
+        return self._process.returncode, self.output
 
     def left_behind(self) -> list[str]:
         """Processes that are still there some seconds after the command ended."""
@@ -131,5 +144,6 @@ EMBEDDED = (
     "--max-length", "128", "--prompts-per-step", "2", "--group-size", "4", "--lr", "1e-2",
 )  # fmt: skip
 """A run in one process, without vLLM and Ray: seconds instead of tens of them."""
+LONG = ("--steps", "100000", "--stop-at-reward", "none", "--eval-prompts", "0")
 SUMS = ("--env", "verify", "--data", "examples/tiny.jsonl")
 DIGITS = (*SUMS, "--env.reward", "examples/tiny_reward.py:reward_digits")

@@ -6,12 +6,10 @@ with a session of its own, so that it can be killed like a command.
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,15 +22,12 @@ _FORKSERVER.set_forkserver_preload(
         "molt_plugin_tracking.tensorboard",
     ]
 )  # fmt: skip
-_OUTPUTS = tempfile.TemporaryDirectory(prefix="molt-")
-_NUMBERS = itertools.count()
 
 
 class Forked:
-    def __init__(self, words: Sequence[str], folder: Path) -> None:
-        """Start it in `folder`."""
-        self._output = Path(_OUTPUTS.name) / f"{next(_NUMBERS)}.txt"
-        self._process = _FORKSERVER.Process(target=_run, args=(list(words), folder, self._output))
+    def __init__(self, words: Sequence[str], folder: Path, output: Path) -> None:
+        """Start it in `folder`; what it prints is written to `output`."""
+        self._process = _FORKSERVER.Process(target=_run, args=(list(words), folder, output))
         self._process.start()
 
     @property
@@ -46,10 +41,6 @@ class Forked:
 
     def poll(self) -> int | None:
         return self._process.exitcode
-
-    def communicate(self, timeout: float | None = None) -> tuple[str, None]:
-        self.wait(timeout)
-        return self._output.read_text() if self._output.exists() else "", None
 
     def kill(self) -> None:
         self._process.kill()

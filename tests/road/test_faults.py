@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.road.conftest import DIGITS, EMBEDDED, SUMS
+from tests.road.conftest import DIGITS, EMBEDDED, LONG, SUMS
 
 pytestmark = pytest.mark.real
-LONG = ("--steps", "100000", "--stop-at-reward", "none", "--eval-prompts", "0")
 
 
 def assert_saved(run, output):
