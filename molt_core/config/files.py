@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any, Final
 
 from attrs import field, frozen
 
 from molt_core.api.findings import Finding, error
-from molt_core.config.settings import HOOK_FLAG, SLOT_OF_FLAG, Setting, normal_key
+from molt_core.config.settings import DEFAULT, HOOK_FLAG, SLOT_OF_FLAG, Setting, normal_key
 
 USE: Final = "use"
 _HEADER: Final = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?$")
@@ -43,7 +43,8 @@ def read_file(name: str, layer: int) -> FileSettings:
         return _broken("M124", f"{name} can't be read: {problem}")
     except tomllib.TOMLDecodeError as problem:
         return _broken("M125", f"{name} is not valid TOML: {problem}")
-    reader = _Reader(name, layer, key_lines(text))
+    defaults = {number for number, line in enumerate(text.split("\n"), 1) if line.endswith(f"# {DEFAULT}")}
+    reader = _Reader(name, layer, key_lines(text), defaults)
     settings = tuple(reader.top(table))
     return FileSettings(settings, tuple(reader.findings))
 
@@ -57,6 +58,8 @@ class _Reader:
     name: str
     layer: int
     lines: Mapping[tuple[str, ...], int]
+    defaults: Set[int]
+    """Lines of what nobody asked for, in a saved configuration."""
     findings: list[Finding] = field(factory=list)
 
     def top(self, table: Mapping[str, Any]) -> Iterator[Setting]:
@@ -86,7 +89,10 @@ class _Reader:
             yield self.setting(f"{HOOK_FLAG}.{hook}.{knob}", (inner,), key, hook, knob)
 
     def setting(self, key: str, values: tuple[Any, ...], *path: str) -> Setting:
-        return Setting(normal_key(key), values, self.origin(*path), from_flag=False, layer=self.layer)
+        return Setting(
+            normal_key(key), values, self.origin(*path), from_flag=False, layer=self.layer,
+            is_default=self.lines.get(path) in self.defaults,
+        )  # fmt: skip
 
     def origin(self, *path: str) -> str:
         while path and path not in self.lines:

@@ -133,7 +133,11 @@ def _part(
 
 
 def _origins(settings: Mapping[str, Setting], choices: Choices, broken: set[str]) -> dict[str, str]:
-    origins = {key: setting.origin for key, setting in settings.items() if key not in broken}
+    origins = {
+        key: setting.origin
+        for key, setting in settings.items()
+        if key not in broken and not setting.is_default
+    }
     for chosen in choices.chosen.values():
         for choice in chosen:
             # an environment that --data implied has no setting of its own

@@ -18,6 +18,8 @@ from molt_core.plugins.names import normalized
 HOOK_FLAG: Final = HookSpec.flag
 SLOT_OF_FLAG: Final = {spec.flag: slot for slot, spec in SLOTS.items()}
 """`estimator` -> `estimators`."""
+DEFAULT: Final = "default"
+"""Origin of what nobody has said, and the comment on it in a saved configuration."""
 SWITCHES: Final = ("help", "print_config", "dry_run")
 """Flags that change what the command does instead of what the run is."""
 
@@ -34,6 +36,8 @@ class Setting:
     from_flag: bool
     layer: int
     """Files count from 0 in the order given; the command line is the last layer."""
+    is_default: bool = False
+    """A saved configuration, which states everything, says that nobody asked for this."""
 
     @property
     def value(self) -> Any:

@@ -16,7 +16,7 @@ from molt_core.api.plan_view import ChosenPart
 from molt_core.api.spec import SLOTS, ModelSpec
 from molt_core.config.convert import NONE
 from molt_core.config.parse import Configuration
-from molt_core.config.settings import HOOK_FLAG
+from molt_core.config.settings import DEFAULT, HOOK_FLAG
 from molt_core.config.structure import fields_of
 from molt_core.plugins.names import FIRST_PARTY_DISTRIBUTIONS, normalized
 
@@ -50,7 +50,7 @@ def _lines(configuration: Configuration) -> Iterator[str]:
     yield from _fields(configuration.run, "", configuration, skip=ModelSpec.flag if is_table else "")
     hooks = configuration.parts.get("hooks", ())
     names = [chosen_name(hook) for hook in hooks]
-    yield _line("hooks", names, origins.get(HOOK_FLAG, "default"))
+    yield _line("hooks", names, origins.get(HOOK_FLAG, DEFAULT))
     for slot, kind in SLOTS.items():
         for part in configuration.parts.get(slot, ()):
             if kind.flag == HOOK_FLAG:
@@ -60,7 +60,7 @@ def _lines(configuration: Configuration) -> Iterator[str]:
             elif slot != ModelSpec.slot or _has_knobs(part):
                 name = configuration.run.model if slot == ModelSpec.slot else chosen_name(part)
                 yield from ("", f"[{kind.flag}]")
-                yield _line("use", name, origins.get(kind.flag, "default"))
+                yield _line("use", name, origins.get(kind.flag, DEFAULT))
                 yield from _fields(part.options, kind.flag, configuration)
 
 
@@ -78,7 +78,7 @@ def _fields(options: Any, owner: str, configuration: Configuration, *, skip: str
             yield f"# {attribute.name}: not set"
         else:
             yield _line(
-                attribute.name, NONE if value is None else value, configuration.origins.get(key, "default")
+                attribute.name, NONE if value is None else value, configuration.origins.get(key, DEFAULT)
             )
 
 

@@ -30,7 +30,8 @@ from molt_core.experience import Window
 from molt_core.loop.ports import ItemReference, RankShare
 from molt_core.loop.shares import spread
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
+_OTHER_SCHEMA: Final = "another version of molt-core wrote it"
 _OUTCOME: Final = re.compile(r"step_(\d+)\.json")
 
 
@@ -99,7 +100,7 @@ def read_outcome(folder: Path, step: int) -> Outcome:
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
         if table.pop("schema") != SCHEMA:
-            raise ValueError("another version of molt-core wrote it")
+            raise ValueError(_OTHER_SCHEMA)
         return Outcome(**table)
     except FileNotFoundError as failure:
         message = f"step {step} was not recorded: there is no {path}"
@@ -133,7 +134,8 @@ def write_batch(path: Path, share: RankShare, rollouts: Mapping[int, bytes]) -> 
         rollouts: encoded, by the items' rollout_index.
     """
     items = [attrs.asdict(attrs.evolve(item, payload=None)) for item in share.items]
-    header = {"schema": SCHEMA, "items": items, "window": attrs.asdict(share.window)}
+    table = {"items": items, "window": attrs.asdict(share.window)}
+    header = {"schema": SCHEMA, "sha256": _digest(table, rollouts), **table}
     tensors = {str(index): np.frombuffer(data, np.uint8) for index, data in rollouts.items()}
     _replace(path, save(tensors, metadata={"molt": json.dumps(header)}))
 
@@ -148,11 +150,15 @@ def read_batch(path: Path) -> RankShare:
         with safe_open(path, "numpy") as file:
             header: dict[str, Any] = json.loads(file.metadata()["molt"])
             rollouts = {int(name): file.get_tensor(name).tobytes() for name in file.keys()}  # noqa: SIM118 - no mapping
+        if header["schema"] != SCHEMA:
+            raise ValueError(_OTHER_SCHEMA)
+        if header["sha256"] != _digest({"items": header["items"], "window": header["window"]}, rollouts):
+            raise ValueError("it is not what was written: its checksum differs")
         items = tuple(
             ItemReference(**{**item, "payload": rollouts[item["rollout_index"]]}) for item in header["items"]
         )
         return RankShare(items=items, window=Window(**header["window"]))
-    # the library's own error has no public class below Exception
+    # the library's own error has no public class below Exception; any other says what is wrong with the file
     except Exception as failure:
         raise ConfigError([error("M605", f"batch {path} can't be read: {failure!r}")]) from failure
 
@@ -164,6 +170,13 @@ def weights_digest(path: Path) -> str:
         header.pop("__metadata__", None)
         digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
         digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _digest(table: Mapping[str, Any], rollouts: Mapping[int, bytes]) -> str:
+    digest = hashlib.sha256(json.dumps(table, sort_keys=True).encode())
+    for index in sorted(rollouts):
+        digest.update(hashlib.sha256(rollouts[index]).digest())
     return digest.hexdigest()
 
 

@@ -8,16 +8,20 @@ from typing import Any, Literal
 
 import attrs
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from molt_core.api.options import option, options
 from molt_core.api.run_options import RunOptions
 from molt_core.config.argv import read_argv
-from molt_core.config.parse import configure
-from molt_core.config.settings import flag_of
+from molt_core.config.parse import Configuration, configure
+from molt_core.config.settings import SLOT_OF_FLAG, flag_of
 from molt_core.config.structure import fields_of, from_table, structure
 from molt_core.config.tables import to_table, to_toml
-from molt_core.plugins.scan import Scan
+from molt_core.plan.check import check
+from molt_core.plugins.scan import Scan, scan
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @options
@@ -131,3 +135,31 @@ def test_options_of_a_packaged_model_are_not_lost(stand_ins: Scan) -> None:
     again = configure(["again.toml"], stand_ins)
     assert (again.run, again.parts) == (made.run, made.parts)
     assert again.parts["models"][0].options.layers == 5
+
+
+def test_a_saved_configuration_states_defaults_that_nobody_asked_for(stand_ins: Scan) -> None:
+    made = configure(["--model", "tiny", "--data", "arithmetic", "--lr", "1e-5"], stand_ins)
+    Path("again.toml").write_text(to_toml(made))
+    again = configure(["again.toml", "--seed", "0"], stand_ins)
+
+    assert again.origins["seed"] == "--seed", "said on top of it"
+    assert again.origins["lr"].startswith("again.toml:")
+    asked = {key for key in again.origins if key not in SLOT_OF_FLAG}
+    assert asked == {"lr", "seed"}
+    Path("third.toml").write_text(to_toml(again))
+    assert "steps = 100  # default" in Path("third.toml").read_text()
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.toml")), ids=lambda path: path.stem)
+def test_a_saved_configuration_has_the_findings_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: Path
+) -> None:
+    monkeypatch.chdir(ROOT)
+    # without data to evaluate on, the default number of prompts is worth a warning, one that was asked for an error
+    made = configure([str(example), "--eval-data", "none"], scan())
+    (tmp_path / "config.toml").write_text(to_toml(made))
+
+    def told(configuration: Configuration) -> set[tuple[str, str, str]]:
+        return {(finding.level, finding.code, finding.message) for finding in check(configuration)[1]}
+
+    assert told(configure([str(tmp_path / "config.toml")], scan())) == told(made)

@@ -71,6 +71,17 @@ def test_another_number_of_ranks_gets_what_it_would_have_got(tmp_path, recorded,
         assert shares == spread(items, window, ranks)
 
 
+def test_a_batch_that_was_changed_is_refused(tmp_path):
+    path = tmp_path / "batch"
+    write_batch(path, share(["ref"]), {0: b"tokens"})
+    whole = path.read_bytes()
+    for old, new in [(b"tokens", b"tokenz"), (b"-0.0", b"-0.5"), (b'num_tokens\\": 9', b'num_tokens\\": 8')]:
+        assert old in whole
+        path.write_bytes(whole.replace(old, new))
+        with pytest.raises(ConfigError, match="batch .*batch can't be read: .*checksum differs"):
+            read_batch(path)
+
+
 def test_what_is_no_batch_is_refused_with_its_name(tmp_path):
     (tmp_path / "batch").write_bytes(b"half")
     with pytest.raises(ConfigError, match=r"batch .*batch can't be read"):
