@@ -12,10 +12,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from molt_core.api.events import (
-    CheckpointSaved,
     EvalFinished,
     RunFinished,
     StepFinished,
@@ -31,6 +29,7 @@ from molt_core.loop.learner import Learned, learn
 from molt_core.loop.parts import LoopParts, Resumed
 from molt_core.loop.ports import Published, RolloutsLost
 from molt_core.loop.producer import Producer
+from molt_core.loop.saver import Saver
 from molt_core.loop.state import LoopState
 from molt_core.loop.stop import Stopped
 from molt_core.loop.timings import timings
@@ -59,6 +58,10 @@ class Controller:
             parts.eval_tasks, name=parts.eval_name, sampler=parts.sampler, run=run, max_tokens=parts.max_tokens,
             now=lambda: (self._engines_step, self._version), notify=self._on_evaluated,
         )  # fmt: skip
+        self._saver = Saver(
+            parts.policy, state=self._state, run_again=self._producer.run_again, notify=parts.notify,
+            step=None if parts.resumed is None else parts.resumed.state.step,
+        )  # fmt: skip
         self._step = 0
         self._engines_step = 0
         """Step whose weights the engines have; behind `_step` while they are published."""
@@ -67,9 +70,6 @@ class Controller:
         self._skipped_in_a_row = 0
         self._good_steps_in_a_row = 0
         self._outcome = "done"
-        self._checkpoint: Path | None = None
-        self._saved_step: int | None = None
-        self._commit: asyncio.Task[None] | None = None
         self._evaluated_step: int | None = None
         self._scores: dict[str, float] = {}
         if parts.resumed is not None:
@@ -107,7 +107,7 @@ class Controller:
                 outcome=self._outcome,
                 step=self._step,
                 ledger=self._parts.ledger.as_dict(),
-                checkpoint=self._checkpoint,
+                checkpoint=self._saver.checkpoint,
                 error=str(error or ""),
             )
         )
@@ -150,8 +150,7 @@ class Controller:
         clock = asyncio.get_running_loop().time
         await self._alone()
         while self._step < self._run.steps:
-            if self._commit is not None and self._commit.done():
-                await self._end_saving()
+            await self._saver.look()
             started = clock()
             idle_before = self._buffer.statistics().idle_s
             groups = await self._buffer.take()
@@ -191,7 +190,7 @@ class Controller:
                 await self._alone()
             is_best_wanted = self._run.keep_best is not None and self._due(self._run.eval_every)
             if self._due(self._run.save_every) or is_best_wanted:
-                await self._save()
+                await self._saver.save()
 
     async def _learn_from(self, groups: tuple[Group, ...]) -> Learned | None:
         """One step; None if tokens of it were lost: those groups are run again, and nothing has changed."""
@@ -302,7 +301,7 @@ class Controller:
 
     def _resume(self, resumed: Resumed) -> None:
         state = resumed.state
-        self._step = self._engines_step = self._saved_step = state.step
+        self._step = self._engines_step = state.step
         self._weights_version = state.version
         self._evaluated_step = state.evaluated_step
         self._scores = dict(state.scores) if state.scored_by == self._run.keep_best else {}
@@ -332,37 +331,12 @@ class Controller:
             if isinstance(part, Stateful):
                 yield name, part
 
-    async def _save(self) -> None:
-        await self._end_saving()
-        started = asyncio.get_running_loop().time()
-        while True:
-            state = self._state()
-            try:
-                committed = await self._parts.policy.save(state.step, state.to_json(), state.payloads)
-                break
-            except RolloutsLost as lost:
-                self._producer.run_again(lost.rollout_ids)
-
-        async def commit() -> None:
-            self._checkpoint = await committed
-            self._saved_step = state.step
-            seconds = asyncio.get_running_loop().time() - started
-            self._parts.notify(CheckpointSaved(step=state.step, path=self._checkpoint, seconds=seconds))
-
-        self._commit = asyncio.create_task(commit(), name=f"checkpoint of step {state.step}")
-
-    async def _end_saving(self) -> None:
-        """Wait for the checkpoint that is being committed beside training."""
-        commit, self._commit = self._commit, None
-        if commit is not None:
-            await commit
-
     async def _save_last(self, error: BaseException | None) -> BaseException | None:
         """Save once more at the end, unless that step is saved already or nothing was trained.
 
         Returns what the run ends with: `error`, or that nothing could be saved.
         """
-        for save in (self._end_saving, self._save_last_step):
+        for save in (self._saver.end, self._save_last_step):
             try:
                 await save()
             except Exception as failure:  # noqa: BLE001 - a dead trainer, a full disk: told with, or as, the run's end
@@ -373,6 +347,6 @@ class Controller:
         return error
 
     async def _save_last_step(self) -> None:
-        if self._saved_step != self._step and self._weights_version > 0:
-            await self._save()
-            await self._end_saving()
+        if self._saver.step != self._step and self._weights_version > 0:
+            await self._saver.save()
+            await self._saver.end()

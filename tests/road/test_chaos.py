@@ -37,7 +37,8 @@ def test_three_hundred_steps_of_chaos_end_well_with_an_exact_ledger_and_somethin
     run = start(
         *SUMS, *EMBEDDED, "--executor", "ray", "--env.reward", f"{file}:reward", "--env-timeout-s", "2",
         "--engines", "2", "--workers", "2", "--max-staleness", "2", "--prompts-per-step", "4", "--steps", "300",
-        "--max-restarts", "1000", "--eval-every", "50", "--save-every", "20", "--seed", str(seed), "--lr", "3e-3",
+        "--max-restarts", "1000", "--eval-data", "examples/tiny.jsonl", "--eval-prompts", "4", "--eval-every", "50",
+        "--save-every", "20", "--seed", str(seed), "--lr", "3e-3",
     )  # fmt: skip
     chance = random.Random(seed)
     num_killed = 0
