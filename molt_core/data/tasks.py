@@ -198,7 +198,7 @@ def _check_identity(here: Mapping[str, Any], state: Mapping[str, Any]) -> None:
             "M521",
             f"the checkpoint was made with data of {name} {state.get(name)!r}, this run has {value!r}",
             fix="bring back the rows that it was made with; or a new run: molt run RUN/config.toml --model RUN",
-        )  # fmt: skip
+        )
         for name, value in here.items()
         if state.get(name) != value
     ]

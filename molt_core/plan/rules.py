@@ -74,7 +74,10 @@ def output_is_writable(view: PlanView) -> Iterator[Finding]:
     elif os.path.exists(folder / name):
         message = f"{folder / name} exists, and a run is never overwritten"
         yield error(
-            "M306", message, view.source("run_name"), fix="another --run-name, or move the folder away"
+            "M306",
+            message,
+            view.source("run_name"),
+            fix=f"another --run-name; molt resume {folder / name} goes on in it",
         )
 
 

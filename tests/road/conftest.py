@@ -84,6 +84,10 @@ class Run:
         """Ctrl-C in a terminal: SIGINT to the whole foreground group."""
         os.killpg(self._process.pid, signal.SIGINT)
 
+    def terminate(self) -> None:
+        """SIGTERM to the command alone, as a scheduler sends it."""
+        os.kill(self._process.pid, signal.SIGTERM)
+
     @property
     def has_ended(self) -> bool:
         return self._process.poll() is not None

@@ -189,6 +189,34 @@ def test_a_done_run_says_so_and_changes_nothing(undisturbed):
 
 
 @pytest.mark.real
+def test_a_scheduler_that_ends_the_run_gets_130_and_a_checkpoint_and_nobody_else_may_work_in_the_folder(
+    tmp_path,
+):
+    run = begin(tmp_path, "--deterministic", "--eval-every", "0", "--save-every", "100", "--steps", "1000")
+    run.wait_for_steps(3)
+    code, output = Run(tmp_path, command="resume", forked=True).wait()
+    assert code == 3, output
+    assert f"works in run folder '{run.folder}'; wait for it, or stop it" in output
+
+    run.terminate()
+    code, output = run.wait()
+    assert code == 130, output
+    assert "stopped by SIGTERM after step" in output
+    assert "Traceback" not in output
+    done = len(run.steps())
+    code, output = Run(tmp_path, "--steps", str(done + 1), command="resume", forked=True).wait()
+    assert code == 0, output
+    assert f"going on after step {done}, from" in output
+    assert [step["step"] for step in run.steps()] == list(range(1, done + 2))
+    assert run.ledger()["prompts"] == {
+        "dispatched": 4 * done + 4,
+        "trained": 4 * done + 4,
+        "dropped": {},
+        "pending": 0,
+    }
+
+
+@pytest.mark.real
 def test_replay_finds_every_recorded_step_equal_and_a_changed_batch_not(undisturbed, tmp_path):
     code, output = Run(undisturbed.folder.parent, command="replay", forked=True).wait()
     assert code == 0, output
