@@ -54,7 +54,7 @@ async def fleet(handles: Sequence[Any]) -> Fleet:
 
     async def ready(handle: Any) -> None: ...
 
-    requests = [ActorRequest(name=each.name, factory="-") for each in handles]
+    requests = [ActorRequest(role="workers", name=each.name, factory="-") for each in handles]
     given: Any = Given()
     made = Fleet(requests, given, prepare=ready, max_restarts=0, notify=lambda event: None)
     await made.start()

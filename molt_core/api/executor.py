@@ -7,7 +7,7 @@ role; where they run, and how calls and bytes travel, is the executor's matter.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from attrs import field, frozen
 
@@ -18,6 +18,8 @@ class ActorRequest:
 
     name: str
     """`engine-0`, `trainer-1`, `worker-0`: used in messages."""
+    role: Literal["engines", "ranks", "workers"]
+    """What it is one of; an executor may place them differently."""
     factory: str
     """`module:attribute`, called as `factory(store, *args)` in the actor's process."""
     args: tuple[Any, ...] = ()

@@ -45,6 +45,7 @@ def engine_requests(plan: Plan, model: PreparedModel) -> list[ActorRequest]:
     return [
         ActorRequest(
             name=engine_name(index),
+            role="engines",
             factory="molt_core.launch.engine_host:EngineHost",
             args=(
                 plan.to_json(),
@@ -74,6 +75,7 @@ def trainer_requests(plan: Plan, model: PreparedModel) -> list[ActorRequest]:
     return [
         ActorRequest(
             name=f"trainer-{rank}",
+            role="ranks",
             factory="molt_core.launch.trainer_host:TrainerHost",
             args=(
                 plan.to_json(),
@@ -107,6 +109,7 @@ def worker_requests(plan: Plan, model: PreparedModel) -> list[ActorRequest]:
     return [
         ActorRequest(
             name=f"worker-{index}",
+            role="workers",
             factory="molt_core.launch.worker_host:WorkerHost",
             args=(
                 plan.to_json(),

@@ -225,7 +225,7 @@ class RayExecutor:
                 num_cpus=request.num_cpus,
                 num_gpus=1 if request.wants_gpu and self._num_gpus else 0,
                 max_restarts=0,
-                scheduling_strategy="SPREAD",
+                scheduling_strategy="SPREAD" if request.role in self._options.spread else "DEFAULT",
                 runtime_env={"env_vars": dict(request.env)},
                 **({"max_concurrency": MAX_CALLS} if is_async else {}),
             )

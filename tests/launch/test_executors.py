@@ -19,12 +19,16 @@ HERE = "tests.launch.actors_for_tests"
 
 
 def plain(name="plain-0", **changes):
-    return ActorRequest(name=name, factory=f"{HERE}:Plain", args=("hello",), **changes)
+    return ActorRequest(role="workers", name=name, factory=f"{HERE}:Plain", args=("hello",), **changes)
 
 
 def executor(kind: str, **options):
     run = RunOptions(model="m", **options)
-    return LocalExecutor(NoOptions(), run) if kind == "local" else RayExecutor(RayOptions(object_store_mb=80), run)
+    return (
+        LocalExecutor(NoOptions(), run)
+        if kind == "local"
+        else RayExecutor(RayOptions(object_store_mb=80), run)
+    )
 
 
 async def fetch_for_ever(actor, reference):
@@ -39,7 +43,7 @@ async def contract(kind: str) -> None:
     await started.start()
     try:
         greeter = await started.spawn(plain(env={"MOLT_TEST_VARIABLE": "set"}))
-        talker = await started.spawn(ActorRequest(name="talker-0", factory=f"{HERE}:Talker"))
+        talker = await started.spawn(ActorRequest(role="workers", name="talker-0", factory=f"{HERE}:Talker"))
         apart = await started.spawn(plain("rank-1", own_process=True))
 
         assert await greeter.call("greet", "you") == "hello, you"
@@ -79,7 +83,9 @@ async def contract(kind: str) -> None:
             await started.retire(talker)
             with pytest.raises(ObjectLost):
                 await fetch_for_ever(greeter, pieces[0])
-            again = await started.spawn(ActorRequest(name="talker-0", factory=f"{HERE}:Talker"))
+            again = await started.spawn(
+                ActorRequest(role="workers", name="talker-0", factory=f"{HERE}:Talker")
+            )
             assert await again.call("was_cancelled") is False
     finally:
         await started.stop()

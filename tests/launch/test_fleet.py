@@ -46,7 +46,9 @@ class ActorsByHand:
 class Scene:
     def __init__(self, size, *, max_restarts=3):
         self.actors, self.events, self.prepared = ActorsByHand(), [], []
-        requests = [ActorRequest(name=f"engine-{index}", factory="-") for index in range(size)]
+        requests = [
+            ActorRequest(role="workers", name=f"engine-{index}", factory="-") for index in range(size)
+        ]
         self.fleet = Fleet(
             requests, self.actors, prepare=self.prepare, max_restarts=max_restarts, notify=self.events.append
         )

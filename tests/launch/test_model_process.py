@@ -9,18 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from molt_core.config.parse import configure
 from molt_core.errors import PreflightError
 from molt_core.launch.model_process import cache_root
 from molt_core.launch.prepared_model import prepare_model
-from molt_core.plan.check import check
+from molt_core.plan.check import examine
 from molt_core.plan.plan import Plan, freeze
 from molt_core.plugins.scan import scan
 
 
 def plan_of(*flags: str) -> Plan:
-    configuration = configure(["--data", "arithmetic", *flags], scan())
-    return freeze(check(configuration)[0])
+    return freeze(examine(["--data", "arithmetic", *flags], scan()).view)
 
 
 def make(plan: Plan, cache: Path) -> subprocess.CompletedProcess[str]:

@@ -57,7 +57,9 @@ async def fleets(num_workers, num_engines, max_restarts=3):
     spawner = Spawner()
     made = []
     for role, size in (("worker", num_workers), ("engine", num_engines)):
-        requests = [ActorRequest(name=f"{role}-{index}", factory="-") for index in range(size)]
+        requests = [
+            ActorRequest(role="workers", name=f"{role}-{index}", factory="-") for index in range(size)
+        ]
         made.append(
             Fleet(requests, spawner, prepare=ready, max_restarts=max_restarts, notify=lambda event: None)
         )

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from molt_core.config.parse import configure
 from molt_core.data.tasks import Task
 from molt_core.experience import Outcome, RolloutSummary
 from molt_core.experience.codec import decode
@@ -18,7 +17,7 @@ from molt_core.launch.prepared_model import PreparedModel
 from molt_core.launch.wire import eval_name, task_sources
 from molt_core.launch.worker_host import WorkerHost
 from molt_core.loop.ports import RolloutRequest
-from molt_core.plan.check import check
+from molt_core.plan.check import examine
 from molt_core.plan.plan import Plan, freeze
 from molt_core.plugins.scan import scan
 from molt_core.testing import FakeEngine
@@ -73,7 +72,7 @@ def file(tmp_path) -> Path:
 
 
 def plan_with(*flags: str) -> Plan:
-    plan = freeze(check(configure(["--model", "tiny", "--max-tokens", "8", *flags], scan()))[0])
+    plan = freeze(examine(["--model", "tiny", "--max-tokens", "8", *flags], scan()).view)
     gateway = evolve(plan.one("gateways"), factory="molt_core.testing.fake_gateway:FakeGateway.from_plan")
     return evolve(plan, parts={**plan.parts, "gateways": (gateway,)})
 
