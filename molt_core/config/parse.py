@@ -45,8 +45,6 @@ class Configuration:
     """Dotted key (`lr`, `estimator`, `estimator.kl_coef`) to the flag or `file:line` that set it."""
     switches: frozenset[str] = field(default=frozenset())
     """Of `help`, `print_config`, `dry_run`, those that were given."""
-    notes: tuple[Finding, ...] = ()
-    """Worth saying, no error."""
 
 
 @frozen
@@ -107,7 +105,6 @@ def draft(argv: Sequence[str], scan: Scan, purpose: Purpose = TRAIN) -> Draft:
         parts=parts,
         origins=_origins(settings, choices, broken),
         switches=line.switches,
-        notes=tuple(finding for finding in findings if finding.level != "error"),
     )
     return Draft(configuration, tuple(findings), frozenset(broken), complete)
 

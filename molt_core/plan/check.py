@@ -1,7 +1,7 @@
 """Everything that can be known about a run before it starts. What `molt check` does, and `molt run` does first.
 
-`examine` starts from argv and reports configuration and plan together; `check` starts from a
-sound configuration. Imports no torch, ray, vllm or transformers; starts nothing, writes nothing.
+Configuration and plan are reported together. Imports no torch, ray, vllm or transformers; starts nothing,
+writes nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from attrs import frozen
 from molt_core.api.findings import Finding, error
 from molt_core.api.plan_view import ModelFacts, PlanView
 from molt_core.api.spec import ModelSpec, Rule
-from molt_core.config.parse import Configuration, draft
+from molt_core.config.parse import Configuration, Draft, draft
 from molt_core.config.purpose import TRAIN, Purpose
 from molt_core.plan.data_findings import data_findings
 from molt_core.plan.facts import conflicts, provided, state
@@ -41,24 +41,15 @@ class Examined:
 def examine(argv: Sequence[str], scan: Scan, purpose: Purpose = TRAIN) -> Examined:
     """Read flags and files, resolve plugins, check the plan: all findings at once. Raises no ConfigError."""
     made = draft(argv, scan, purpose)
-    rules = CORE_RULES if purpose is TRAIN else EVAL_RULES
-    view, findings = _check(made.configuration, made.broken, rules, complete=made.complete)
+    view, findings = _checked(made, CORE_RULES if purpose is TRAIN else EVAL_RULES)
     return Examined(made.configuration, view, _ordered([*made.findings, *scan.findings, *findings]))
 
 
-def check(configuration: Configuration) -> tuple[PlanView, tuple[Finding, ...]]:
-    """Plan and findings of a sound configuration, its own notes included."""
-    view, findings = _check(configuration, frozenset(), CORE_RULES, complete=True)
-    return view, _ordered([*configuration.notes, *findings])
-
-
-def _check(
-    configuration: Configuration, broken: frozenset[str], rules: Sequence[Rule], *, complete: bool
-) -> tuple[PlanView, list[Finding]]:
-    run, parts, origins = configuration.run, configuration.parts, configuration.origins
+def _checked(made: Draft, rules: Sequence[Rule]) -> tuple[PlanView, list[Finding]]:
+    run, parts, origins = made.configuration.run, made.configuration.parts, made.configuration.origins
     findings: list[Finding] = []
     model = ModelFacts(source="unknown")
-    if "model" not in broken:
+    if "model" not in made.broken:
         packaged = next(iter(parts.get(ModelSpec.slot, ())), None)
         model, wrong = model_facts(run, packaged, origins.get("model", "default"))
         findings += wrong
@@ -68,12 +59,12 @@ def _check(
         run=run, parts=parts, model=model, facts=provided(run, stated), origins=origins,
         top_logprobs=max((one.facts.top_logprobs for one in stated), default=0),
     )  # fmt: skip
-    if complete:
+    if made.complete:
         findings += conflicts(view, stated)
     findings += _plugin_rules(view)
     for rule in (*rules, data_findings):
         findings += rule(view)
-    return view, [finding for finding in findings if not _rests_on(finding, broken)]
+    return view, [finding for finding in findings if not _rests_on(finding, made.broken)]
 
 
 def _plugin_rules(view: PlanView) -> Iterator[Finding]:

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from molt_core.cli import replay, resume
-from molt_core.config.parse import configure
 from molt_core.config.tables import to_toml
 from molt_core.errors import ConfigError, PreflightError
 from molt_core.launch.checkpoint import Keep, begin, commit
-from molt_core.plan.check import check
+from molt_core.plan.check import examine
 from molt_core.plan.plan import freeze
 from molt_core.plugins.scan import scan
 from molt_core.report.run_folder import RunFolder
@@ -34,9 +33,9 @@ def state(step: int, outcome: str = "running") -> dict:
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run of 40 steps that was killed after step 20, with checkpoints of steps 10 and 20."""
-    configuration = configure([*FLAGS, "--output-dir", str(tmp_path), "--run-name", "one"], scan())
+    examined = examine([*FLAGS, "--output-dir", str(tmp_path), "--run-name", "one"], scan())
     folder = RunFolder.create(tmp_path, "one")
-    folder.write(plan_json=freeze(check(configuration)[0]).to_json(), config_toml=to_toml(configuration))
+    folder.write(plan_json=freeze(examined.view).to_json(), config_toml=to_toml(examined.configuration))
     for step in (10, 20):
         save(folder.path, step)
     return folder.path

@@ -8,8 +8,7 @@ import pytest
 
 from molt_core.config.parse import configure, draft
 from molt_core.config.tables import to_toml
-from molt_core.errors import ConfigError
-from molt_core.plan.check import check
+from molt_core.plan.check import examine
 from molt_core.plan.plan import Plan, freeze
 from molt_core.plugins.scan import Scan
 
@@ -46,21 +45,17 @@ def scan(stand_ins: Scan) -> Scan:
 
 
 def codes(scan: Scan, *argv: str) -> list[str]:
-    try:
-        configuration = configure(["--model", "tiny", "--eval-prompts", "0", *argv], scan)
-    except ConfigError as problem:
-        return [finding.code for finding in problem.findings]
-    return [finding.code for finding in check(configuration)[1]]
+    examined = examine(["--model", "tiny", "--eval-prompts", "0", *argv], scan)
+    return [finding.code for finding in examined.findings]
 
 
 @pytest.mark.parametrize("name", ["solve", "Solver"])
 def test_an_agent_in_a_file_needs_data_and_brings_the_gateway(scan: Scan, name: str) -> None:
     argv = ["--model", "tiny", "--data", "rows.jsonl", "--eval-prompts", "0", "--agent", f"./mine.py:{name}"]
-    configuration = configure(argv, scan)
-    view, findings = check(configuration)
-    plan = Plan.from_json(freeze(view).to_json())
+    examined = examine(argv, scan)
+    plan = Plan.from_json(freeze(examined.view).to_json())
 
-    assert findings == ()
+    assert examined.findings == ()
     assert (plan.one("agents").name, plan.one("gateways").name) == (name, "http")
     assert plan.one("agents").factory == f"{Path.cwd()}/mine.py:{name}"
     assert "envs" not in plan.parts
@@ -71,11 +66,11 @@ def test_a_file_may_be_named_from_another_folder_and_the_saved_configuration_mak
     scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     argv = ["--model", "tiny", "--eval-prompts", "0", "--env", "mine.py:Game"]
-    first = freeze(check(configure(argv, scan))[0])
+    first = freeze(examine(argv, scan).view)
     Path("again.toml").write_text(to_toml(configure(argv, scan)))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    again = freeze(check(configure(["../again.toml"], scan))[0])
+    again = freeze(examine(["../again.toml"], scan).view)
 
     assert again.one("envs").factory == first.one("envs").factory == f"{tmp_path}/mine.py:Game"
 

@@ -128,8 +128,7 @@ def test_a_broken_plugin_is_an_error_only_when_chosen(stand_ins: Scan) -> None:
 
 def test_knobs_of_a_plugin_that_a_later_layer_replaced_are_left_out_with_a_note(stand_ins: Scan) -> None:
     file = write("run.toml", '[estimator]\nuse = "grpo"\nkl_coef = 0.5\n')
-    made = configure([file, *ENOUGH, "--estimator", "reinforce"], stand_ins)
-    (note,) = made.notes
+    (note,) = draft([file, *ENOUGH, "--estimator", "reinforce"], stand_ins).findings
     assert note.code == "M129"
     assert (
         note.message
@@ -139,16 +138,16 @@ def test_knobs_of_a_plugin_that_a_later_layer_replaced_are_left_out_with_a_note(
 
 def test_knobs_survive_when_a_later_layer_names_the_same_plugin_by_an_alias(stand_ins: Scan) -> None:
     file = write("run.toml", '[estimator]\nuse = "reinforce++"\nwhiten = false\n')
-    made = configure([file, *ENOUGH, "--estimator", "reinforce"], stand_ins)
-    assert made.parts["estimators"][0].options.whiten is False
-    assert made.notes == ()
+    made = draft([file, *ENOUGH, "--estimator", "reinforce"], stand_ins)
+    assert made.configuration.parts["estimators"][0].options.whiten is False
+    assert made.findings == ()
 
 
 def test_hooks_of_a_later_layer_replace_those_of_an_earlier_one(stand_ins: Scan) -> None:
     first = write("first.toml", 'hooks = ["tensorboard"]\n[hook.tensorboard]\nevery = 3\n')
-    made = configure([first, write("second.toml", "hooks = []\n"), *ENOUGH], stand_ins)
-    assert "hooks" not in made.parts
-    assert [note.code for note in made.notes] == ["M129"]
+    made = draft([first, write("second.toml", "hooks = []\n"), *ENOUGH], stand_ins)
+    assert "hooks" not in made.configuration.parts
+    assert [note.code for note in made.findings] == ["M129"]
 
 
 def test_choices_must_be_names(stand_ins: Scan) -> None:

@@ -10,7 +10,7 @@ import pytest
 from molt_core.api.run_options import RunOptions
 from molt_core.api.spec import SLOTS
 from molt_core.config.help import help_text
-from molt_core.config.parse import Configuration, configure
+from molt_core.config.parse import Configuration, configure, draft
 from molt_core.config.purpose import EVAL, OWN_TASKS
 from molt_core.plan.check import examine
 from molt_core.plan.plan import freeze
@@ -56,7 +56,7 @@ def test_parts_for_training_are_neither_chosen_nor_loaded(stand_ins: Scan, train
 
 
 def test_a_flag_for_training_is_worth_a_warning(stand_ins: Scan, training: str) -> None:
-    (finding,) = evaluation(stand_ins, training, "--lr", "1").notes
+    (finding,) = draft([training, "--lr", "1", "--model", "tiny"], stand_ins, EVAL).findings
     assert finding.level == "warning"
     assert evaluation(stand_ins, training, "--run-name", "other").run.run_name == "other"
 
@@ -96,7 +96,7 @@ def test_every_core_option_is_for_training_or_for_evaluation() -> None:
     used = {attribute.name for attribute in attrs.fields(RunOptions)} - EVAL.unused_keys
     assert used == {
         "data", "deterministic", "dtype", "engines", "env_timeout_s", "eval_concurrency", "eval_data", "eval_prompts",
-        "eval_samples", "eval_temperature", "max_length", "max_tokens", "model", "output_dir", "ray_address",
-        "rollout_timeout_s", "run_name", "seed", "threads", "workers",
+        "eval_samples", "eval_temperature", "max_length", "max_restarts", "max_tokens", "min_engines", "model", "output_dir",
+        "ray_address", "rollout_timeout_s", "run_name", "seed", "threads", "workers",
     }  # fmt: skip
     assert set(SLOTS) - EVAL.unused_slots == {"agents", "engines", "envs", "executors", "gateways", "models"}

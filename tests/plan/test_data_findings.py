@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from molt_core.api.findings import Finding
-from molt_core.config.parse import configure
-from molt_core.plan.check import check
+from molt_core.plan.check import examine
 from molt_core.plugins.scan import Scan
 
 
 def found(scan: Scan, *argv: str) -> list[Finding]:
     base = ["--model", "tiny", "--env", "verify", "--eval-prompts", "0"]
-    _, findings = check(configure([*base, *argv], scan))
-    return list(findings)
+    return list(examine([*base, *argv], scan).findings)
 
 
 def test_an_environment_that_makes_no_tasks_needs_data(stand_ins: Scan) -> None:

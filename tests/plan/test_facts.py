@@ -9,7 +9,7 @@ import pytest
 from molt_core.api.facts import GROUPED_SAMPLES, MIXED_VERSIONS, STRICTLY_ON_POLICY, VOCABULARY
 from molt_core.api.findings import Finding
 from molt_core.config.parse import configure
-from molt_core.plan.check import check
+from molt_core.plan.check import examine
 from molt_core.plan.facts import CORE_FACTS, core_facts
 from molt_core.plugins.scan import Scan
 
@@ -17,7 +17,7 @@ ENOUGH = ("--model", "tiny", "--env", "arithmetic")
 
 
 def conflicts(scan: Scan, *argv: str) -> list[Finding]:
-    _, findings = check(configure([*ENOUGH, *argv], scan))
+    findings = examine([*ENOUGH, *argv], scan).findings
     return [finding for finding in findings if finding.code.startswith("M2")]
 
 

@@ -11,7 +11,7 @@ import pytest
 from molt_core.api.findings import Finding
 from molt_core.api.plan_view import ModelFacts
 from molt_core.config.parse import configure
-from molt_core.plan.check import check
+from molt_core.plan.check import examine
 from molt_core.plan.model_facts import model_folder, read_folder, run_max_length
 from molt_core.plugins.scan import Scan
 
@@ -28,8 +28,8 @@ def model(folder: Path, **config: Any) -> Path:
 
 def checked(scan: Scan, name: str) -> tuple[ModelFacts, list[Finding]]:
     argv = ["--model", name, "--env", "arithmetic", "--max-tokens", "8"]
-    view, findings = check(configure(argv, scan))
-    return view.model, [finding for finding in findings if finding.code.startswith("M4")]
+    examined = examine(argv, scan)
+    return examined.view.model, [finding for finding in examined.findings if finding.code.startswith("M4")]
 
 
 def test_a_sound_folder(stand_ins: Scan, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from attrs import evolve
 
 from molt_core.config.parse import configure
 from molt_core.errors import ConfigError
-from molt_core.plan.check import check
+from molt_core.plan.check import examine
 from molt_core.plan.plan import Plan, freeze
 from molt_core.plugins.scan import Scan, scan
 
@@ -18,8 +18,7 @@ ARGV = ("--model", "tiny", "--env", "arithmetic", "--estimator", "grpo", "--hook
 
 
 def plan(scan: Scan, *argv: str) -> Plan:
-    view, _ = check(configure([*ARGV, *argv], scan))
-    return freeze(view)
+    return freeze(examine([*ARGV, *argv], scan).view)
 
 
 def test_json_and_back(stand_ins: Scan) -> None:
@@ -78,9 +77,9 @@ def test_packages_are_the_distributions_of_core_and_parts_and_the_users_files(tm
     agent.write_text("def solve(task, session):\n    return 1.0\n")
     (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "answer": "b"}\n')
     flags = ["--env", "verify", "--env.reward", f"{reward}:close", "--agent", f"{agent}:solve"]
-    view, findings = check(configure([*flags, "--model", "tiny", "--data", f"{tmp_path}/rows.jsonl"], scan()))
-    assert not [finding for finding in findings if finding.level == "error"]
-    packages = freeze(view).packages
+    examined = examine([*flags, "--model", "tiny", "--data", f"{tmp_path}/rows.jsonl"], scan())
+    assert not examined.has_errors
+    packages = freeze(examined.view).packages
 
     assert {str(reward), str(agent), "molt-core", "molt-plugin-envs", "molt-plugin-models"} <= set(packages)
     assert all(Path(name).is_absolute() or name.startswith("molt-") for name in packages)

@@ -9,8 +9,7 @@ import pytest
 
 from molt_core.api.findings import Finding
 from molt_core.cli.main import main
-from molt_core.config.parse import configure
-from molt_core.plan.check import check
+from molt_core.plan.check import examine
 from molt_core.plugins.scan import scan
 
 DISTILL = ("--estimator", "on_policy_distill")
@@ -29,7 +28,7 @@ def model(folder: Path, vocabulary: dict[str, int], vocab_size: int = 8, **more:
 
 def found(*argv: object) -> list[Finding]:
     words = [str(word) for word in ("--env", "arithmetic", "--eval-prompts", 0, *argv)]
-    _, findings = check(configure(words, scan()))
+    findings = examine(words, scan()).findings
     return [finding for finding in findings if finding.level != "note"]
 
 

@@ -7,15 +7,13 @@ from pathlib import Path
 import pytest
 
 from molt_core.api.findings import Finding
-from molt_core.config.parse import configure
-from molt_core.plan.check import check
+from molt_core.plan.check import examine
 from molt_core.plugins.scan import Scan
 
 
 def found(scan: Scan, *argv: str) -> list[Finding]:
     argv = argv if "--env" in argv else ("--env", "arithmetic", *argv)
-    _, findings = check(configure(["--model", "tiny", *argv], scan))
-    return list(findings)
+    return list(examine(["--model", "tiny", *argv], scan).findings)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from molt_core.api.findings import Finding, Source, error
-from molt_core.config.parse import configure
-from molt_core.plan.check import check
+from molt_core.plan.check import examine
 from molt_core.plan.plan import freeze
 from molt_core.plan.show import closing_line, show_findings, show_parts, show_plan
 from molt_core.plugins.scan import Scan
@@ -36,7 +35,7 @@ def test_colour_only_when_asked_for_or_on_a_terminal() -> None:
 
 
 def test_plan_and_parts_name_distribution_and_version(stand_ins: Scan) -> None:
-    view, _ = check(configure(["--model", "tiny", "--env", "arithmetic"], stand_ins))
+    view = examine(["--model", "tiny", "--env", "arithmetic"], stand_ins).view
     assert "molt-plugin-estimators 0.1.0" in show_parts(view)
     text = show_plan(freeze(view))
     assert "group_size = 8" in text

@@ -9,8 +9,7 @@ from importlib import metadata
 import pytest
 from molt_plugin_reasoning_gym.spec import REASONING_GYM, ReasoningGymOptions
 
-from molt_core.config.parse import configure
-from molt_core.plan.check import check
+from molt_core.plan.check import examine
 from molt_core.plugins.scan import scan
 
 
@@ -26,7 +25,7 @@ def findings(*argv: str) -> list[tuple[str, str]]:
         "chain_sum",
         *argv,
     )
-    _, found = check(configure(argv, scan()))
+    found = examine(argv, scan()).findings
     return [(finding.code, finding.fix) for finding in found if finding.level == "error"]
 
 

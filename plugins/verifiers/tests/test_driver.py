@@ -20,9 +20,8 @@ from molt_plugin_verifiers.tasks import VerifiersTasks
 
 from molt_core.api.agent import AgentTask, Result
 from molt_core.api.options import NoOptions
-from molt_core.config.parse import configure
 from molt_core.errors import ConfigError
-from molt_core.plan.check import check
+from molt_core.plan.check import examine
 from molt_core.plugins.scan import scan
 
 SESSION: Any = SimpleNamespace(base_url="http://gate/v1", api_key="secret", model="policy")
@@ -172,7 +171,7 @@ def test_a_python_that_is_none_is_refused_before_launch() -> None:
 
 def found(*argv: str) -> list[str]:
     argv = ("--model", "tiny", "--max-tokens", "8", "--env", "verifiers", "--env.id", "x", *argv)
-    _, findings = check(configure(argv, scan()))
+    findings = examine(argv, scan()).findings
     return [finding.fix for finding in findings if finding.code == "VERIFIERS1"]
 
 
