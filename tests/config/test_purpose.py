@@ -96,7 +96,7 @@ def test_every_core_option_is_for_training_or_for_evaluation() -> None:
     used = {attribute.name for attribute in attrs.fields(RunOptions)} - EVAL.unused_keys
     assert used == {
         "data", "deterministic", "dtype", "engines", "env_timeout_s", "eval_concurrency", "eval_data", "eval_prompts",
-        "eval_samples", "eval_temperature", "max_length", "max_restarts", "max_tokens", "min_engines", "model", "output_dir",
-        "ray_address", "rollout_timeout_s", "run_name", "seed", "threads", "workers",
+        "eval_samples", "eval_temperature", "max_length", "max_restarts", "max_tokens", "min_engines", "model",
+        "output_dir", "ray_address", "rollout_timeout_s", "run_name", "seed", "threads", "workers",
     }  # fmt: skip
     assert set(SLOTS) - EVAL.unused_slots == {"agents", "engines", "envs", "executors", "gateways", "models"}

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from molt_core.api.options import option, options
 from molt_core.api.run_options import RunOptions
 from molt_core.config.argv import read_argv
-from molt_core.config.parse import Configuration, configure
+from molt_core.config.parse import configure
 from molt_core.config.settings import SLOT_OF_FLAG, flag_of
 from molt_core.config.structure import fields_of, from_table, structure
 from molt_core.config.tables import to_table, to_toml
-from molt_core.plan.check import check
+from molt_core.plan.check import Examined, examine
 from molt_core.plugins.scan import Scan, scan
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -156,10 +156,10 @@ def test_a_saved_configuration_has_the_findings_of_the_first(
 ) -> None:
     monkeypatch.chdir(ROOT)
     # without data to evaluate on, the default number of prompts is worth a warning, one that was asked for an error
-    made = configure([str(example), "--eval-data", "none"], scan())
-    (tmp_path / "config.toml").write_text(to_toml(made))
+    first = examine([str(example), "--eval-data", "none"], scan())
+    (tmp_path / "config.toml").write_text(to_toml(first.configuration))
 
-    def told(configuration: Configuration) -> set[tuple[str, str, str]]:
-        return {(finding.level, finding.code, finding.message) for finding in check(configuration)[1]}
+    def told(examined: Examined) -> set[tuple[str, str, str]]:
+        return {(finding.level, finding.code, finding.message) for finding in examined.findings}
 
-    assert told(configure([str(tmp_path / "config.toml")], scan())) == told(made)
+    assert told(examine([str(tmp_path / "config.toml")], scan())) == told(first)
