@@ -64,7 +64,9 @@ class RunOptions:
     run_name: str | None = option(
         None, help="name of the run folder; default: from model, estimator and time"
     )
-    save_every: int = option(0, help="checkpoint every N steps; the end of the run is always saved", ge=0)
+    save_every: int = option(
+        50, help="checkpoint every N steps, beside training; 0: only at the end, which is always saved", ge=0
+    )
     keep_checkpoints: int = option(2, help="newest checkpoints that are kept", ge=1)
     keep_hours: float = option(0.0, help="checkpoints younger than this are kept, too", ge=0)
     keep_best: str | None = option(

@@ -19,6 +19,7 @@ from molt_core.errors import Interrupted, RunError
 from molt_core.experience import Outcome
 from molt_core.loop.controller import Controller, LoopParts
 from molt_core.loop.evaluate import eval_tasks
+from molt_core.loop.ports import RolloutsLost
 from molt_core.loop.stop import StopSignal
 from molt_core.report.ledger import Ledger
 from molt_core.testing import FakePolicy, FakeSampler, fake_tasks, run_virtual
@@ -460,3 +461,61 @@ def test_left_out_tokens_are_dispatched_and_dropped_with_their_reason_whatever_b
         "dropped": {"failed": 8 * 2, "orphan": 16, "side_call": 32},
     }  # fmt: skip
     assert {event.metrics["rollout/left_out/side_call"] for event in run.told(StepFinished)} == {2.0}
+
+
+class Forgets(FakePolicy):
+    """Of each second step, the tokens of one rollout are gone at the first try; so are some when it first saves."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.num_lost = 0
+        self.saves = 0
+
+    async def step(self, shares):
+        if len(self.trained) % 2 == 1 and self.num_lost <= len(self.trained):
+            self.num_lost += 2
+            raise RolloutsLost([shares[0].items[0].payload.rollout_id])
+        return await super().step(shares)
+
+    async def save(self, step, state, payloads):
+        self.saves += 1
+        if payloads and self.saves == 1:
+            raise RolloutsLost(list(payloads)[:1])
+        return await super().save(step, state, payloads)
+
+
+class Counts:
+    """An estimator that remembers how many rollouts it has seen."""
+
+    def __init__(self):
+        self.seen = 0
+
+    def advantages(self, batch):
+        self.seen += len(batch.rewards)
+        return batch.rewards - batch.rewards.mean()
+
+    def state(self):
+        return {"seen": self.seen}
+
+    def restore(self, state):
+        self.seen = state["seen"]
+
+
+def test_groups_whose_tokens_are_lost_are_sampled_again_and_count_once_for_everyone(tmp_path):
+    estimator = Counts()
+    run = Run(
+        tmp_path, policy=Forgets(step_s=3.0), estimator=estimator, max_staleness=2, save_every=2, steps=6
+    )
+
+    assert run.start() == "done"
+    trained = [rollout for step in run.trained_rollouts for rollout in step]
+    assert len(trained) == len(set(trained)) == 24
+    assert estimator.seen == 24
+    assert run.policy.num_lost == 6
+    assert run.policy.saves > len(run.policy.saved)
+    ledger = run.told(RunFinished)[0].ledger
+    assert ledger["prompts"] == {"dispatched": 12, "trained": 12, "dropped": {}, "pending": 0}
+    assert ledger["rollouts"]["dropped"]["lost"] == 2 * (3 + 1)
+    assert ledger["rollouts"]["dispatched"] == 24 + 2 * (3 + 1)
+    sampled = [event.summary.rollout_id for event in run.told(RolloutFinished)]
+    assert len(sampled) == 24 + 2 * (3 + 1)
