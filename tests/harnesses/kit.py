@@ -138,7 +138,7 @@ async def play(
         async with BrokenWire(origin, break_first=first) as wire:
             result = await run(harness, _Through(session, origin, wire.origin), timeout_s=timeout_s)
         capture = await session.close()
-    assert session._failure is None
+    assert not session._failure.done()
     assert not _left_behind(session.api_key)
     assert engine.num_in_flight == 0
     assert_exact(capture, engine.record)

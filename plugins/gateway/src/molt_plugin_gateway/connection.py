@@ -61,7 +61,7 @@ class Connection:
     def gone(self) -> bool:
         return self._left is not None and self._left.done()
 
-    async def until(self, task: asyncio.Task[Any], *, timeout_s: float | None = None) -> bool:
+    async def until(self, task: asyncio.Future[Any], *, timeout_s: float | None = None) -> bool:
         """Wait for the task, or for the client to leave; False when the time is over before."""
         assert self._left is not None
         done, _ = await asyncio.wait(

@@ -33,8 +33,8 @@ class Work:
 
     answer_id: str = Factory(lambda: secrets.token_hex(12))
     created_s: int = Factory(lambda: int(time.time()))
-    admitted: asyncio.Event = Factory(asyncio.Event)
-    """Set when the request turned out to be sound, and in any case when `task` is done."""
+    admitted: asyncio.Future[None] = Factory(lambda: asyncio.get_running_loop().create_future())
+    """Done when the request turned out to be sound, and in any case when `task` is done."""
     task: asyncio.Task[Answer] = field(init=False)
     """Raises BadRequest; is cancelled when the session closes."""
 
@@ -65,7 +65,7 @@ class Sampling:
             self.overflowed = True
             raise
         requests = [self._engine_request(call, prepared, most_tokens) for _ in range(call.n)]
-        work.admitted.set()
+        work.admitted.set_result(None)
         return self._commit(call, work, prepared, await self._generate(requests))
 
     async def count_tokens(self, call: Call) -> int:

@@ -141,11 +141,7 @@ class Server:
         work, number = attempt.work, attempt.connection
         connection.watch()
         try:
-            admitted = asyncio.create_task(work.admitted.wait())
-            try:
-                await connection.until(admitted)
-            finally:
-                admitted.cancel()
+            await connection.until(work.admitted)
             await connection.until(work.task, timeout_s=GRACE_S if call.stream else None)
             if call.stream and not work.task.done() and not connection.gone:
                 await connection.begin_stream(b"".join(wire.begin(work.answer_id, work.created_s, call)))

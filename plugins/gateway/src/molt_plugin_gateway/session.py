@@ -65,8 +65,7 @@ class GatewaySession:
         self._opened_s = time.monotonic()
         self._tasks: set[asyncio.Task[Answer]] = set()
         self._warned: set[str] = set()
-        self._failure: BaseException | None = None
-        self._has_failed = asyncio.Event()
+        self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._closed = False
         self._capture: Capture | None = None
 
@@ -104,9 +103,7 @@ class GatewaySession:
             raise ValueError(problem.message) from problem
 
     async def failed(self) -> BaseException:
-        await self._has_failed.wait()
-        assert self._failure is not None
-        return self._failure
+        return await asyncio.shield(self._failure)
 
     async def close(self) -> Capture:
         self._closed = True
@@ -153,9 +150,8 @@ class GatewaySession:
 
     def fail(self, error: BaseException) -> None:
         """The session can't go on. The first reason counts."""
-        if self._failure is None:
-            self._failure = error
-            self._has_failed.set()
+        if not self._failure.done():
+            self._failure.set_result(error)
 
     def _start(self, call: Call) -> Work:
         if self._closed:
@@ -166,7 +162,8 @@ class GatewaySession:
 
         def ended(task: asyncio.Task[Answer]) -> None:
             self._tasks.discard(task)
-            work.admitted.set()
+            if not work.admitted.done():
+                work.admitted.set_result(None)
             # nobody may be left to ask, and asyncio complains of errors that nobody saw
             if not task.cancelled():
                 task.exception()
