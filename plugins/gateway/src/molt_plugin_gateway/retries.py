@@ -28,8 +28,8 @@ class Attempt(Generic[Work]):
 
     key: str
     work: Work
-    connection: int
-    """The newest connection that waits for it; changes when a repeat joins."""
+    connection: int = 0
+    """Number of the newest connection that waits for it, among those that ever did."""
     live: bool = True
 
 
@@ -38,7 +38,6 @@ class Attempts(Generic[Work]):
 
     def __init__(self) -> None:
         self._by_key: dict[str, list[Attempt[Work]]] = {}
-        self._num_connections = 0
 
     def __len__(self) -> int:
         return sum(map(len, self._by_key.values()))
@@ -55,11 +54,12 @@ class Attempts(Generic[Work]):
         if joined is None and retried and len(waiting) == 1:
             joined = waiting[0]
         if joined is not None:
-            joined.connection, joined.live = self._new_connection(), True
+            joined.connection += 1
+            joined.live = True
         return joined
 
     def begin(self, key: str, work: Work) -> Attempt[Work]:
-        attempt = Attempt(key, work, self._new_connection())
+        attempt = Attempt(key, work)
         self._by_key.setdefault(key, []).append(attempt)
         return attempt
 
@@ -75,7 +75,3 @@ class Attempts(Generic[Work]):
             waiting.remove(attempt)
             if not waiting:
                 del self._by_key[attempt.key]
-
-    def _new_connection(self) -> int:
-        self._num_connections += 1
-        return self._num_connections
