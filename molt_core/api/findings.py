@@ -39,3 +39,8 @@ class Finding:
 def error(code: str, message: str, *because: Source, fix: str = "") -> Finding:
     """An error finding; the usual way to build one."""
     return Finding("error", code, message, because, fix)
+
+
+def warning(code: str, message: str, *because: Source, fix: str = "") -> Finding:
+    """As `error`, of what runs but is probably not meant."""
+    return Finding("warning", code, message, because, fix)

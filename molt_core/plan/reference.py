@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from molt_core.api.facts import REFERENCE_MODEL
-from molt_core.api.findings import Finding, error
+from molt_core.api.findings import Finding, error, warning
 from molt_core.api.plan_view import PlanView
 from molt_core.api.tokens import token_difference
 from molt_core.plan.model_facts import is_hub_id, model_folder, read_json
@@ -26,7 +26,7 @@ def reference_is_usable(view: PlanView) -> Iterator[Finding]:
     if REFERENCE_MODEL not in view.facts:
         message = "reference is given, but nothing in this run compares the policy with a frozen model"
         fix = "--loss.kl-coef 0.001, --estimator on_policy_distill, or leave --reference out"
-        yield Finding("warning", "M315", message, (said,), fix)
+        yield warning("M315", message, said, fix=fix)
     folder = model_folder(reference)
     if not os.path.isdir(folder):
         if not is_hub_id(reference):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from molt_core.api.findings import Finding, Source, error
+from molt_core.api.findings import Finding, Source, error, warning
 from molt_core.api.plan_view import PlanView
 from molt_core.api.spec import AgentSpec, EnvironmentSpec, EstimatorSpec, Rule
 from molt_core.plan.model_facts import run_max_length
@@ -99,11 +99,11 @@ def evaluation_is_possible(view: PlanView) -> Iterator[Finding]:
         because = (view.source("eval_prompts"), view.source("eval_data"))
         # nobody asked for it: then a run without evaluation is what is meant, and worth a word
         asked = "eval_prompts" in view.origins or run.eval_every > 0
-        level = error if asked else _warning
+        level = error if asked else warning
         yield level("M308", message, *because, fix="--eval-data FILE.jsonl, or --eval-prompts 0")
     if run.eval_every > run.steps:
         message = f"eval_every is {run.eval_every}, but the run ends after {run.steps} steps"
-        yield _warning("M309", message, view.source("eval_every"), view.source("steps"))
+        yield warning("M309", message, view.source("eval_every"), view.source("steps"))
     yield from evaluation_samples(view)
 
 
@@ -115,7 +115,7 @@ def evaluation_samples(view: PlanView) -> Iterator[Finding]:
             f"all {run.eval_samples} evaluation replies to a prompt will be equal: eval_temperature is 0"
         )
         because = (view.source("eval_samples"), view.source("eval_temperature"))
-        yield _warning("M310", message, *because, fix="--eval-temperature 1.0")
+        yield warning("M310", message, *because, fix="--eval-temperature 1.0")
 
 
 def ranks_have_work(view: PlanView) -> Iterator[Finding]:
@@ -125,7 +125,7 @@ def ranks_have_work(view: PlanView) -> Iterator[Finding]:
     if num_rollouts < run.trainer_ranks:
         message = f"a step has {num_rollouts} rollouts for {run.trainer_ranks} trainer ranks: some have nothing to do"
         options = ("group_size", "prompts_per_step", "trainer_ranks")
-        yield _warning("M311", message, *map(view.source, options), fix=f"--trainer-ranks {num_rollouts}")
+        yield warning("M311", message, *map(view.source, options), fix=f"--trainer-ranks {num_rollouts}")
 
 
 def engines_are_enough(view: PlanView) -> Iterator[Finding]:
@@ -159,10 +159,6 @@ def agents_are_graded(view: PlanView) -> Iterator[Finding]:
 def _environment(view: PlanView) -> EnvironmentSpec | None:
     specs = [part.spec for part in view.parts.get(EnvironmentSpec.slot, ())]
     return next((spec for spec in specs if isinstance(spec, EnvironmentSpec)), None)
-
-
-def _warning(code: str, message: str, *because: Source, fix: str = "") -> Finding:
-    return Finding("warning", code, message, because, fix)
 
 
 def determinism_is_possible(view: PlanView) -> Iterator[Finding]:

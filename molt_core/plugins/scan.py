@@ -17,7 +17,7 @@ from importlib import metadata
 
 from attrs import frozen
 
-from molt_core.api.findings import Finding, Source
+from molt_core.api.findings import Finding, Source, warning
 from molt_core.api.spec import GROUP_PREFIX, SLOTS
 from molt_core.plugins.names import is_valid, nearest, normalized, normalized_dist
 
@@ -94,7 +94,7 @@ def _scan(path: tuple[str, ...]) -> Scan:
             if first != candidate:
                 message = f"{candidate.owner} offers {candidate.name!r} twice in slot {candidate.slot}"
                 message += f"; {first.value} is used, {candidate.value} is not"
-                findings.append(_warning("M112", message, f"report it to the authors of {candidate.dist}"))
+                findings.append(warning("M112", message, fix=f"report it to the authors of {candidate.dist}"))
     return Scan(tuple(sorted(kept.values())), tuple(findings))
 
 
@@ -110,7 +110,7 @@ def _owners(path: tuple[str, ...], findings: list[Finding]) -> dict[str, _Copy]:
         else:
             message = f"a package in {copy.folder} offers plugins but has no name or version"
             fix = "reinstall it: an install or uninstall was interrupted"
-            findings.append(_warning("M113", message, fix))
+            findings.append(warning("M113", message, fix=fix))
     return owners
 
 
@@ -129,7 +129,7 @@ def _one_of(copies: list[_Copy], findings: list[Finding]) -> _Copy:
         message = f"{chosen.name} is installed {len(copies)} times; version {chosen.version} is used"
         places = tuple(Source(f"version {copy.version}", copy.folder) for copy in copies)
         fix = f"pip uninstall {chosen.name} until nothing is left of it, then install it once"
-        findings.append(Finding("warning", "M111", message, places, fix))
+        findings.append(warning("M111", message, *places, fix=fix))
     return chosen
 
 
@@ -143,7 +143,7 @@ def _candidates(copy: _Copy, findings: list[Finding]) -> Iterator[Candidate]:
         points = sorted(copy.dist.entry_points, key=lambda point: (point.group, point.name, point.value))
     except (ValueError, TypeError) as error:
         message = f"the entry points of {owner} can't be read: {error}"
-        findings.append(_warning("M114", message, f"reinstall {copy.name}"))
+        findings.append(warning("M114", message, fix=f"reinstall {copy.name}"))
         return
     for point in points:
         if not point.group.startswith(GROUP_PREFIX):
@@ -153,15 +153,11 @@ def _candidates(copy: _Copy, findings: list[Finding]) -> Iterator[Candidate]:
             meant = nearest(slot, SLOTS)
             message = f"{owner} offers {point.name!r} for slot {slot!r}, which this molt-core does not have"
             fix = f"its authors may have meant {meant!r}" if meant else "upgrade molt-core, or ignore it"
-            findings.append(_warning("M115", message, fix))
+            findings.append(warning("M115", message, fix=fix))
         elif not is_valid(point.name):
             message = (
                 f"{owner} offers {point.name!r} in slot {slot}; wanted lower case letters, digits, + . _ -"
             )
-            findings.append(_warning("M116", message, f"report it to the authors of {copy.name}"))
+            findings.append(warning("M116", message, fix=f"report it to the authors of {copy.name}"))
         else:
             yield Candidate(slot, point.name, copy.name, copy.version, point.value)
-
-
-def _warning(code: str, message: str, fix: str) -> Finding:
-    return Finding("warning", code, message, fix=fix)
