@@ -72,7 +72,7 @@ class Capture:
 
 
 def recorded(token_ids: Sequence[int] | IntArray, replies: Sequence[tuple[int, Generation]]) -> Segment:
-    """The segment in which these replies were sampled, each from its place on; the other tokens are context."""
+    """The segment in which these replies, one or more, were sampled, each from its place on; all else is context."""
     num_tokens = len(token_ids)
     sampled, logprobs = np.zeros(num_tokens, np.bool_), np.zeros(num_tokens, np.float32)
     versions = np.full(num_tokens, NOT_SAMPLED, np.int32)

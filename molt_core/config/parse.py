@@ -101,10 +101,7 @@ def draft(argv: Sequence[str], scan: Scan, purpose: Purpose = TRAIN) -> Draft:
     if any(one.findings for one in files):
         findings = [finding for finding in findings if finding.code not in _MISSING]
     configuration = Configuration(
-        run=options,
-        parts=parts,
-        origins=_origins(settings, choices, broken),
-        switches=line.switches,
+        run=options, parts=parts, origins=_origins(settings, choices, broken), switches=line.switches
     )
     return Draft(configuration, tuple(findings), frozenset(broken), complete)
 

@@ -124,8 +124,7 @@ class Server:
         wanted = "GET" if _is_models(route) else "POST"
         if wanted == "POST" and route not in WIRES:
             raise BadRequest(
-                f"There is no route {route!r}; served are {', '.join(WIRES)} and /models.",
-                code="not_found",
+                f"There is no route {route!r}; served are {', '.join(WIRES)} and /models.", code="not_found"
             )
         if method != wanted:
             raise BadRequest(f"{method} is not served here; use {wanted}.", code="method_not_allowed")
