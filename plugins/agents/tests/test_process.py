@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from molt_plugin_agents.process import Finished, run_process
+from molt_plugin_agents.process import Finished, end_orphans, run_process
 
 PYTHON = [sys.executable, "-c"]
 
@@ -105,3 +106,44 @@ def test_what_can_not_be_started_is_an_error(tmp_path: Path) -> None:
             run_process(["/no/such"], cwd=tmp_path, env={}, stdin="", timeout_s=1, grace_s=1, max_output=9)
         )
     assert not any(os.scandir(tmp_path))
+
+
+ABANDONS = """
+import asyncio, pathlib, sys
+sys.path.insert(0, {tests!r})
+from test_process import start
+asyncio.run(start(pathlib.Path({folder!r}), {code!r}))
+"""
+WRITES_ITS_PID_AND_STAYS = (
+    "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(300)"
+)
+
+
+def test_what_a_killed_process_left_is_ended_by_the_next_one_and_what_a_living_one_runs_is_not(
+    tmp_path: Path,
+) -> None:
+    def abandon(name: str) -> tuple[subprocess.Popen[bytes], int]:
+        (folder := tmp_path / name).mkdir()
+        code = ABANDONS.format(
+            tests=str(Path(__file__).parent), folder=str(folder), code=WRITES_ITS_PID_AND_STAYS
+        )
+        owner = subprocess.Popen([*PYTHON, code])
+        deadline = time.monotonic() + 60
+        while not (folder / "pid").exists() or not (folder / "pid").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        return owner, int((folder / "pid").read_text())
+
+    (killed, orphan), (living, kept) = abandon("killed"), abandon("living")
+    try:
+        killed.kill()
+        killed.wait()
+        assert is_alive(orphan)
+        end_orphans.__wrapped__()
+        assert gone(orphan)
+        assert is_alive(kept)
+    finally:
+        living.kill()
+        living.wait()
+        end_orphans.__wrapped__()
+    assert gone(kept)

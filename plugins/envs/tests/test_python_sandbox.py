@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from molt_plugin_envs import sandbox_child
 from molt_plugin_envs.python_sandbox import Output, run_python
@@ -150,3 +152,23 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
     except OSError:
         return False
+
+
+def test_it_ends_with_the_worker_that_started_it_however_that_ends() -> None:
+    code = (
+        "import asyncio; from molt_plugin_envs.python_sandbox import run_python; "
+        "from molt_plugin_envs.spec import PythonToolOptions; "
+        "asyncio.run(run_python('import time; time.sleep(300)', PythonToolOptions(timeout_s=300)))"
+    )
+    worker = psutil.Popen([sys.executable, "-c", code])
+    try:
+        deadline = time.monotonic() + 30
+        while not (children := worker.children()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(1)  # for the child to have confined itself
+    finally:
+        worker.kill()
+        worker.wait()
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive

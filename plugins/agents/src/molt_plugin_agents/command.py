@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from molt_core.api.agent import AgentTask, Result, Session
-from molt_plugin_agents.process import Finished, run_process
+from molt_plugin_agents.process import Finished, end_orphans, run_process
 from molt_plugin_agents.recipe import Recipe, fill, load_recipe
 from molt_plugin_agents.spec import CommandOptions, command_of, deadline_s
 
@@ -51,6 +51,7 @@ class CommandAgent:
             "api_key": session.api_key, "model": session.model, "workspace": str(workspace), "home": str(home),
             "task_id": task.task_id, "python": sys.executable
         }  # fmt: skip
+        await asyncio.to_thread(end_orphans)
         await asyncio.to_thread(self._prepare, task, home, workspace, values)
         finished = await self._run(task, home, workspace, values)
         if problem := self._problem(finished, session.num_samples):

@@ -3,6 +3,7 @@
 The program leads a process group of its own. At the deadline the group gets SIGTERM, after a
 grace SIGKILL. Whatever it started and left behind is killed too, also what moved to another group:
 it still carries the variable that marks this program (Linux; elsewhere only the group is found).
+The mark names this process too, so that the next one finds what it left when it was killed itself.
 Nothing here blocks the event loop.
 """
 
@@ -13,8 +14,9 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +52,7 @@ async def run_process(
     Raises:
         OSError: it could not be started.
     """
-    mark = secrets.token_hex(16)
+    mark = f"{_mark_of(str(os.getpid()))}{secrets.token_hex(16)}"
     transport, process = await asyncio.get_running_loop().subprocess_exec(
         lambda: _Process(max_output), *argv, cwd=cwd, env={**env, MARK: mark}, start_new_session=True,
         stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
@@ -94,19 +96,39 @@ def _signal(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
 
 
+@cache
+def end_orphans() -> None:
+    """Kill the programs of processes that were killed themselves, as a worker may be. Once for each process."""
+    _kill(lambda mark: not mark.startswith(_mark_of(mark.partition("-")[0]) or "-"))
+
+
 def _kill_marked(mark: str) -> None:
-    """Kill whoever has the mark in its environment; again and again, as it may be starting others."""
-    wanted = f"{MARK}={mark}".encode()
+    _kill(lambda found: found == mark)
+
+
+def _kill(wanted: Callable[[str], bool]) -> None:
+    """Kill whoever has such a mark in its environment; again and again, as it may be starting others."""
     for _ in range(ROUNDS):
         found = False
         for variables in Path("/proc").glob("[0-9]*/environ"):
             with suppress(OSError):  # of another user, or gone
-                if wanted in variables.read_bytes():
-                    os.kill(int(variables.parent.name), signal.SIGKILL)
-                    found = True
+                for entry in variables.read_bytes().split(b"\0"):
+                    name, _, mark = entry.partition(b"=")
+                    if name == MARK.encode() and wanted(mark.decode(errors="replace")):
+                        os.kill(int(variables.parent.name), signal.SIGKILL)
+                        found = True
         if not found:
             return
         time.sleep(0.01)
+
+
+def _mark_of(pid: str) -> str:
+    """`<pid>-<start in clock ticks>-`, how marks of a living process begin; empty if there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else f"{pid}-{fields[19]}-"
 
 
 class _Process(asyncio.SubprocessProtocol):

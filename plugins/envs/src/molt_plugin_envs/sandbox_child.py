@@ -53,6 +53,8 @@ def limit(*, cpu_s: int, memory_mb: int, file_mb: int) -> None:
 
 
 def confine(readable: list[str]) -> None:
+    # with the worker that started it, however that ends
+    _called(LIBC.prctl(1, 9, 0, 0, 0), "parent death signal")
     _called(LIBC.prctl(38, 1, 0, 0, 0), "no_new_privs")
     _forget_capabilities()
     _restrict_files(readable)
