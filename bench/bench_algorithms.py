@@ -8,13 +8,14 @@ log-probs    one micro-batch of rollouts of 512 sampled tokens, a vocabulary of 
              The fastest of three, after one to warm up. Memory is the peak of the process above what it had with
              weights and gradients in place; on a GPU what torch has allocated.
 
-The one-shot way at 16,384 tokens needs five copies of 10 GB. With --tokens 2048, the default, it fits into 8 GB;
-the trainer's memory does not depend on the number of tokens, so its share is an eighth of that at 16,384. The trainer's
-way is measured at --long tokens as well.
+The one-shot way takes about 1.9 MB for each token: 3.8 GB with --tokens 2048, the default, 15 GB with 8192 and 31 GB
+with 16384. The trainer's takes hardly more for more tokens, so its share falls with their number; it is measured at
+--long tokens as well. The advantages of tokens take 2.7 GB.
 
 Bounds: the trainer's way takes at most 1.3 x the time and under a quarter of the memory of the one-shot way.
 
     .venv/bin/python bench/bench_algorithms.py                    about ten minutes on two cores
+    .venv/bin/python bench/bench_algorithms.py --tokens 8192      16 GB
     .venv/bin/python bench/bench_algorithms.py --tokens 512 --long 0 --rollouts 256
     .venv/bin/python bench/bench_algorithms.py --device cuda --tokens 16384
 """
@@ -36,6 +37,8 @@ import numpy as np
 
 MAX_TIME_RATIO: Final = 1.3
 MAX_MEMORY_SHARE: Final = 0.25
+LEAST_TOKENS: Final = 2048
+"""With fewer, a piece of the trainer's is a large part of the whole."""
 VOCABULARY: Final = 150_000
 LOGIT_ROWS: Final = 256
 REPLY: Final = 512
@@ -97,8 +100,10 @@ def in_own_process(way: str, num_tokens: int, device: str, loss: str) -> dict[st
     """{seconds, peak_bytes, loss} of forward and backward, measured where nothing ran before."""
     command = [sys.executable, "-W", "ignore", __file__, "--way", way, "--device", device, "--loss", loss]
     done = subprocess.run(
-        [*command, "--tokens", str(num_tokens)], stdout=subprocess.PIPE, text=True, check=True
+        [*command, "--tokens", str(num_tokens)], capture_output=True, text=True, check=False
     )
+    if done.returncode:
+        raise SystemExit(f"{way} with {num_tokens} tokens ended with {done.returncode}:\n{done.stderr}")
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -210,12 +215,16 @@ def _from_status(key: str) -> float:
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rollouts", type=int, default=4096)
-    parser.add_argument("--length", type=int, default=8192)
-    parser.add_argument("--tokens", type=int, default=2048)
-    parser.add_argument("--long", type=int, default=16384)
-    parser.add_argument("--device", default="cpu")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rollouts", type=int, default=4096, help="of which advantages are made (4096)")
+    parser.add_argument("--length", type=int, default=8192, help="tokens of each rollout (8192)")
+    parser.add_argument("--tokens", type=int, default=2048, help="micro-batch that both ways make (2048)")
+    parser.add_argument(
+        "--long", type=int, default=16384, help="micro-batch of the trainer's way alone; 0: none (16384)"
+    )
+    parser.add_argument("--device", default="cpu", help="cpu or cuda, of the micro-batches")
     parser.add_argument("--loss", default="ppo", choices=LOSSES)
     parser.add_argument("--way", choices=["trainer", "one-shot"], help="only this, and print JSON")
     given = parser.parse_args(argv)
@@ -242,11 +251,14 @@ def main(argv: list[str]) -> int:
     slower = trainer["seconds"] / one_shot["seconds"]
     share = trainer["peak_bytes"] / one_shot["peak_bytes"]
     kept = slower <= MAX_TIME_RATIO and share < MAX_MEMORY_SHARE
+    verdict = "ok" if kept else "MISSED"
+    if given.tokens < LEAST_TOKENS:
+        verdict = f"not judged: bounds are for {LEAST_TOKENS} tokens and more"
     print(
         f"  trainer / one-shot: time {slower:.2f} (bound {MAX_TIME_RATIO}), memory {share:.3f} "
-        f"(bound {MAX_MEMORY_SHARE})   {'ok' if kept else 'MISSED'}"
+        f"(bound {MAX_MEMORY_SHARE})   {verdict}"
     )
-    return 0 if kept else 1
+    return 1 if verdict == "MISSED" else 0
 
 
 if __name__ == "__main__":
