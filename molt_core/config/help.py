@@ -17,13 +17,12 @@ import attrs
 
 from molt_core.api.run_options import RunOptions
 from molt_core.api.spec import SLOTS, ModelSpec
-from molt_core.config.argv import read_argv
-from molt_core.config.choices import Choices, choose
+from molt_core.config.choices import Choices
 from molt_core.config.convert import required_type
-from molt_core.config.files import read_file
 from molt_core.config.from_file import SLOTS_FROM_FILES
-from molt_core.config.purpose import TRAIN, Purpose, drop_unused
-from molt_core.config.settings import HOOK_FLAG, flag_of, strongest
+from molt_core.config.parse import draft
+from molt_core.config.purpose import TRAIN, Purpose
+from molt_core.config.settings import HOOK_FLAG, flag_of
 from molt_core.config.structure import Attribute, accepted, fields_of
 from molt_core.plugins.scan import Scan
 
@@ -33,11 +32,7 @@ _COLUMN: Final = 34
 
 def help_text(argv: Sequence[str], scan: Scan, command: str = "molt run", purpose: Purpose = TRAIN) -> str:
     """Help under the choices that argv and its files make; what is wrong with them is left out."""
-    line = read_argv(argv)
-    said = [one for layer, name in enumerate(line.files) for one in read_file(name, layer).settings]
-    said += [attrs.evolve(setting, layer=len(line.files)) for setting in line.settings]
-    used, _ = drop_unused(said, purpose)
-    choices = choose(strongest(used), scan, purpose.unused_slots)
+    choices = draft(argv, scan, purpose).choices
     return "\n".join(_lines(command, choices, scan, purpose)) + "\n"
 
 

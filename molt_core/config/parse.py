@@ -52,6 +52,7 @@ class Draft:
     """A configuration that may have errors: wrong values are left at their defaults."""
 
     configuration: Configuration
+    choices: Choices
     findings: tuple[Finding, ...]
     broken: frozenset[str]
     """Keys whose value is a stand-in; findings about them would mislead."""
@@ -103,7 +104,7 @@ def draft(argv: Sequence[str], scan: Scan, purpose: Purpose = TRAIN) -> Draft:
     configuration = Configuration(
         run=options, parts=parts, origins=_origins(settings, choices, broken), switches=line.switches
     )
-    return Draft(configuration, tuple(findings), frozenset(broken), complete)
+    return Draft(configuration, choices, tuple(findings), frozenset(broken), complete)
 
 
 def _of(owner: str, cls: type, settings: Iterable[Setting]) -> list[Setting]:
