@@ -57,6 +57,8 @@ class TokenRollouts:
     where they were earned, with the rest at the last token."""
     reference_log_ratio: FloatVector | None
     """[M] float64, log π − log π_ref before the step; None without a reference."""
+    sampler_log_ratio: FloatVector | None = None
+    """[M] float64, log π before the step − log π as sampled; None where nothing asks for it (fact `rollout-ratio`)."""
     values: FloatVector | None
     """[M] float64, the critic's estimate before the token is sampled; None without a critic."""
 

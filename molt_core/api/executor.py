@@ -54,8 +54,8 @@ class Handle(Protocol):
 
 class Executor(Protocol):
     @property
-    def num_nodes(self) -> int:
-        """Machines that actors may be on, known after `start`. Files are shared only within one."""
+    def shares_files(self) -> bool:
+        """Whether all actors are on this machine, those that are started later too, and see its files."""
         ...
 
     async def start(self, packages: Sequence[str] = ()) -> None:

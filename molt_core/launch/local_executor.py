@@ -54,7 +54,7 @@ class LocalHandle:
 
 
 class LocalExecutor:
-    num_nodes = 1
+    shares_files = True
 
     def __init__(self, _options: NoOptions, _run: RunOptions) -> None:
         self._actors: list[LocalHandle | ChildProcess] = []

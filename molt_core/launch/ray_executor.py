@@ -165,8 +165,8 @@ class RayExecutor:
         self._numbers = itertools.count()
 
     @property
-    def num_nodes(self) -> int:
-        return num_nodes()
+    def shares_files(self) -> bool:
+        return self._run.ray_address is None
 
     async def start(self, packages: Sequence[str] = ()) -> None:
         await asyncio.to_thread(self._connect)

@@ -27,13 +27,13 @@ PUBLISH_TIMEOUT_S = 900.0
 class RemotePolicy:
     def __init__(
         self, run: RunOptions, ranks: Sequence[Handle], engines: Fleet, checkpoints: Path, *,
-        several_nodes: bool, recorder: Recorder | None = None,
+        shares_files: bool, recorder: Recorder | None = None,
     ) -> None:  # fmt: skip
         self._run = run
         self._ranks = ranks
         self._engines = engines
         self._checkpoints = checkpoints
-        self._several_nodes = several_nodes
+        self._shares_files = shares_files
         self._recorder = recorder
         self._current: PublishedWeights | None = None
         """What engines have to have. Its file stays for those that join; the next version takes its place."""
@@ -74,7 +74,7 @@ class RemotePolicy:
         async with self._engines.membership:
             started = clock()
             written: list[PublishedWeights | None] = await all_of(
-                within(PUBLISH_TIMEOUT_S, rank, "publish", version, self._several_nodes, keeps_digest)
+                within(PUBLISH_TIMEOUT_S, rank, "publish", version, not self._shares_files, keeps_digest)
                 for rank in self._ranks
             )
             self._version = version

@@ -65,7 +65,7 @@ async def run(
                 actors.ranks,
                 actors.engines,
                 folder.checkpoints,
-                several_nodes=executor.num_nodes > 1,
+                shares_files=executor.shares_files,
                 recorder=Recorder(folder.rollouts, step) if options.record else None,
             )
             resumed = None
