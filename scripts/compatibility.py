@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -119,7 +120,7 @@ def tables() -> tuple[Table, ...]:
             ),
         ),
         Table(
-            "KL penalty", "In the loss against a frozen model or the sampler, or in the reward against a frozen model.",
+            "KL penalty", "In the loss or in the reward, against a frozen model or the policy that sampled.",
             "form",
             tuple(Cell(form, column, argv) for form in FORMS for column, argv in _kl(form)),
         ),
@@ -152,9 +153,16 @@ def _kl(form: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     for reference in ("model", "sampler"):
         flags = ("--loss.kl-coef", "0.1", "--loss.kl-form", form, "--loss.kl-reference", reference)
         yield f"in the loss, against the {reference}", flags
-    for estimator in ("reinforce++", "gae"):
-        flags = (*_estimator(estimator), "--estimator.kl-coef", "0.1", "--estimator.kl-form", form)
-        yield f"in the reward of `{estimator}`", flags
+    for estimator, reference in product(("reinforce++", "gae"), ("model", "sampler")):
+        flags = (
+            "--estimator.kl-coef",
+            "0.1",
+            "--estimator.kl-form",
+            form,
+            "--estimator.kl-reference",
+            reference,
+        )
+        yield f"in the reward of {estimator}, against the {reference}", (*_estimator(estimator), *flags)
 
 
 def document() -> str:

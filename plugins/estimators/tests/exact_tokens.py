@@ -26,18 +26,20 @@ STARTS = [0, 3, 3, 5, 6]
 REWARDS = [F(0), F(1, 2), F(1, 2), F(0), F(-1), F(2)]
 VALUES = [F(1, 4), F(1, 2), F(3, 4), F(-1, 2), F(-3, 4), F(3, 2)]
 RATIOS = [F(1), F(3, 2), F(1, 2), F(5, 4), F(1, 20), F(8)]
+"""To the reference."""
+SAMPLER_RATIOS = [F(4, 5), F(1), F(3), F(1, 40), F(6, 5), F(20)]
 
 
 def rollout_of(token: int) -> range:
     return next(range(a, b) for a, b in pairwise(STARTS) if a <= token < b)
 
 
-def kl(ratio: F, form: str) -> Decimal:
+def kl(ratio: F, form: str, reference: str = "model") -> Decimal:
     log = decimal(ratio).ln()
     if form == "k1":
         return log
-    value = log * log / 2 if form == "k2" else decimal(1 / ratio) - 1 + log
-    return min(value, Decimal(10))
+    k3 = decimal(1 / ratio) - 1 + log if reference == "model" else decimal(ratio) - 1 - log
+    return min(log * log / 2 if form == "k2" else k3, Decimal(10))
 
 
 def discounted(values: list[Decimal], discount: F) -> list[Decimal]:
@@ -53,8 +55,12 @@ def whitened(values: list[Decimal]) -> list[Decimal]:
     return [(value - mean) / max(variance, Decimal("1e-8")).sqrt() for value in values]
 
 
-def penalised(coef: F, form: str) -> list[Decimal]:
-    return [decimal(r) - decimal(coef) * kl(q, form) for r, q in zip(REWARDS, RATIOS, strict=True)]
+def penalised(coef: F, form: str, reference: str) -> list[Decimal]:
+    ratios = RATIOS if reference == "model" else SAMPLER_RATIOS
+    return [decimal(r) - decimal(coef) * kl(q, form, reference) for r, q in zip(REWARDS, ratios, strict=True)]
+
+
+PENALTIES = [(form, reference) for reference in ("model", "sampler") for form in ("k1", "k2", "k3")]
 
 
 def at_the_ends() -> list[F]:
@@ -70,7 +76,8 @@ def case(name: str, source: str, estimator: str, options: dict[str, Any], advant
     return {
         "name": f"{estimator}: {name}", "source": source, "estimator": estimator, "options": options,
         "starts": STARTS, "rewards": list(map(str, REWARDS)), "values": list(map(str, VALUES)),
-        "ratios": list(map(str, RATIOS)), "expected": texts(advantages),
+        "ratios": list(map(str, RATIOS)), "sampler_ratios": list(map(str, SAMPLER_RATIOS)),
+        "expected": texts(advantages),
         "returns": None if returns is None else texts(returns),
     }  # fmt: skip
 
@@ -86,10 +93,13 @@ def reinforce() -> Iterator[dict[str, Any]]:
             yield case(
                 f"{what}, whitened", REINFORCE, "reinforce++", options | {"whiten": True}, whitened(raw)
             )
-    for form in ("k1", "k2", "k3"):
-        raw = discounted(penalised(F(1, 10), form), F(1, 2))
-        options = {"gamma": "1/2", "turn_rewards": True, "whiten": False, "kl_coef": "1/10", "kl_form": form}
-        yield case(f"penalty {form}", PENALTY, "reinforce++", options, raw)
+    for form, reference in PENALTIES:
+        raw = discounted(penalised(F(1, 10), form, reference), F(1, 2))
+        options = {
+            "gamma": "1/2", "turn_rewards": True, "whiten": False, "kl_coef": "1/10", "kl_form": form,
+            "kl_reference": reference,
+        }  # fmt: skip
+        yield case(f"penalty {form} against the {reference}", PENALTY, "reinforce++", options, raw)
 
 
 def gae() -> Iterator[dict[str, Any]]:
@@ -108,11 +118,16 @@ def gae() -> Iterator[dict[str, Any]]:
         yield case(f"gamma {gamma}, lambda {lam}", GAE, "gae", options, raw, returns)
         what, options = f"gamma {gamma}, lambda {lam}, whitened", options | {"whiten": True}
         yield case(what, GAE, "gae", options, whitened(raw), returns)
-    for form in ("k1", "k2", "k3"):
-        raw = advantages(penalised(F(1, 10), form), F(9, 10), F(1, 2))
+    for form, reference in PENALTIES:
+        raw = advantages(penalised(F(1, 10), form, reference), F(9, 10), F(1, 2))
         returns = [a + decimal(v) for a, v in zip(raw, VALUES, strict=True)]
-        options = {"gamma": "9/10", "lam": "1/2", "whiten": False, "kl_coef": "1/10", "kl_form": form}
-        yield case(f"penalty {form}", f"{GAE}; {PENALTY}", "gae", options, raw, returns)
+        options = {
+            "gamma": "9/10", "lam": "1/2", "whiten": False, "kl_coef": "1/10", "kl_form": form,
+            "kl_reference": reference,
+        }  # fmt: skip
+        yield case(
+            f"penalty {form} against the {reference}", f"{GAE}; {PENALTY}", "gae", options, raw, returns
+        )
 
 
 def distill() -> Iterator[dict[str, Any]]:

@@ -14,6 +14,7 @@ from every_estimator import ESTIMATORS, make
 from molt_core.api.estimator import FloatVector, RewardBatch, TokenRollouts
 
 FOLDER = Path(__file__).with_name("golden")
+WORDS = ("kl_form", "kl_reference")
 
 
 def of(name: str) -> Any:
@@ -40,13 +41,14 @@ def test_rollouts(case: dict[str, Any]) -> None:
 @of("tokens")
 def test_tokens(case: dict[str, Any]) -> None:
     options = {
-        name: float(Fraction(value)) if isinstance(value, str) and not name.endswith("form") else value
+        name: float(Fraction(value)) if isinstance(value, str) and name not in WORDS else value
         for name, value in case["options"].items()
     }
     rollouts = TokenRollouts(
         starts=np.array(case["starts"]),
         rewards=exact(case["rewards"]),
         reference_log_ratio=np.log(exact(case["ratios"])),
+        sampler_log_ratio=np.log(exact(case["sampler_ratios"])),
         values=exact(case["values"]),
     )
     found = make(case["estimator"], **options).token_advantages(rollouts, lambda vector: vector)

@@ -90,6 +90,9 @@ CHOICES: Final = {
     "gae, a critic of two passes": Choice(
         estimator=(estimators.GAE, {"lam": 0.9}), trainer={"critic_epochs": 2, "critic_value_clip": 1e-3}
     ),
+    "returns with a penalty against the sampler": Choice(
+        estimator=(estimators.REINFORCE_PP, {"kl_coef": 0.1, "kl_form": "k3", "kl_reference": "sampler"})
+    ),
     "distillation": Choice(estimator=(estimators.ON_POLICY_DISTILL, {}), other_reference=True),
     "top-k distillation": Choice(
         loss=(losses.TOPK_REVERSE_KL, {"top_k": 3, "aggregation": "seq-mean-token-mean"}), other_reference=True

@@ -330,3 +330,19 @@ def test_distillation_reports_the_distance_to_the_teacher(
     with torch.no_grad():
         own, other = (torch.cat([plain_logprobs(model, item.segment) for item in items]) for model in models)
     assert found == pytest.approx(float((own - other).mean()), abs=1e-4)
+
+
+def test_a_penalty_against_the_sampler_measures_how_far_the_policy_moved_since(
+    qwen3_folder: Path, teacher: Path, items: list[TrainItem]
+) -> None:
+    choice = CHOICES["returns with a penalty against the sampler"]
+    assert "reference-model" not in choice.facts
+    with started(qwen3_folder, **settings(choice, teacher)) as made:
+        found = made.step(train_batch(items)).metrics["estimator/kl"]
+    model, moved = plain_model(qwen3_folder), []
+    with torch.no_grad():
+        for item in items:
+            sampled = torch.from_numpy(item.segment.logprobs[item.segment.sampled])
+            moved.append(plain_logprobs(model, item.segment) - sampled)
+    d = torch.cat(moved)
+    assert found == pytest.approx(float((d.exp() - 1 - d).mean()), abs=1e-4)

@@ -68,11 +68,12 @@ def choices() -> dict[str, Choice]:
         options = {"level": level, "gate": gate, "mode": mode, "threshold": bands[gate]}
         made[f"{judged}, {mode}"] = Choice(correction=chosen(CORRECTIONS, "importance", **options))
     for form, where in table("KL penalty"):
-        name = where.rpartition("in the reward of `")[2]
+        name = where.partition("in the reward of ")[2].partition(",")[0]
+        reference = where.rpartition(" ")[2]
         if name in ESTIMATORS:
-            pair = Choice(estimator=chosen(ESTIMATORS, name, kl_coef=0.1, kl_form=form))
+            penalty = {"kl_coef": 0.1, "kl_form": form, "kl_reference": reference}
+            pair = Choice(estimator=chosen(ESTIMATORS, name, **penalty))
         else:
-            reference = where.rpartition(" ")[2]
             pair = Choice(loss=chosen(LOSSES, "ppo", kl_coef=0.1, kl_form=form, kl_reference=reference))
         made[f"{form} {where}"] = pair
     return made

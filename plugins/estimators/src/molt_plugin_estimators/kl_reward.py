@@ -1,6 +1,7 @@
 """The per-token KL penalty inside the reward: r_t − coef · KL_t, with a fixed or a steered coefficient.
 
-With d = log π − log π_ref of the sampled token:  k1 = d,  k2 = d²/2,  k3 = e^(−d) − 1 + d.
+With d = log π − log π_ref of the sampled token:  k1 = d,  k2 = d²/2,  k3 = e^(−d) − 1 + d. Where the reference is the
+policy as it sampled, the tokens are the reference's own and k3 = e^d − 1 − d: a penalty on what moved since.
 
 In: [M] log-ratios before the step, constants. Out: [M] penalties, finite: d is held within ±30, k2 and k3
 below 10.
@@ -23,7 +24,7 @@ MAX_LOG_RATIO: Final = 30.0
 MOST: Final = 10.0
 
 
-def kl_estimates(log_ratio: FloatVector, form: str) -> FloatVector:
+def kl_estimates(log_ratio: FloatVector, form: str, *, sampled_by_reference: bool = False) -> FloatVector:
     """[M] float64."""
     d = np.clip(
         np.nan_to_num(log_ratio, nan=0.0, posinf=MAX_LOG_RATIO, neginf=-MAX_LOG_RATIO),
@@ -31,7 +32,8 @@ def kl_estimates(log_ratio: FloatVector, form: str) -> FloatVector:
     )  # fmt: skip
     if form == "k1":
         return d
-    estimates: FloatVector = np.minimum(d**2 / 2 if form == "k2" else np.exp(-d) - 1 + d, MOST)
+    towards = -d if sampled_by_reference else d
+    estimates: FloatVector = np.minimum(d**2 / 2 if form == "k2" else np.exp(-towards) - 1 + towards, MOST)
     return estimates
 
 
@@ -49,8 +51,12 @@ class KlReward:
         """
         if self._options.kl_coef == 0:
             return np.zeros_like(rollouts.rewards), {}
-        assert rollouts.reference_log_ratio is not None, "the facts of the spec ask for a reference"
-        kl = kl_estimates(rollouts.reference_log_ratio, self._options.kl_form)
+        by_sampler = self._options.kl_reference == "sampler"
+        log_ratio = rollouts.sampler_log_ratio if by_sampler else rollouts.reference_log_ratio
+        assert log_ratio is not None, (
+            "the facts of the spec ask for a reference, or for a pass before the step"
+        )
+        kl = kl_estimates(log_ratio, self._options.kl_form, sampled_by_reference=by_sampler)
         penalties: FloatVector = self.coef * kl
         total, num_tokens, num_rollouts = sum_over_ranks(
             np.array([kl.sum(), float(len(kl)), float(len(rollouts.starts) - 1)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from molt_core.api.facts import CRITIC, REFERENCE_MODEL, TEACHER, TOKEN_ADVANTAGES, Facts
+from molt_core.api.facts import CRITIC, REFERENCE_MODEL, ROLLOUT_RATIO, TEACHER, TOKEN_ADVANTAGES, Facts
 from molt_core.api.findings import Finding, error
 from molt_core.api.options import NoOptions, option, options
 from molt_core.api.spec import EstimatorSpec
@@ -26,6 +26,9 @@ class WhitenOptions:
 class KlOptions:
     kl_coef: float = option(0.0, help="weight of a per-token KL penalty in the reward; 0: none", ge=0)
     kl_form: Literal["k1", "k2", "k3"] = option("k1", help="estimate of the KL divergence")
+    kl_reference: Literal["model", "sampler"] = option(
+        "model", help="against a frozen copy of the first policy, or against the policy that sampled"
+    )
     kl_target: float | None = option(
         None, help="steer the KL coefficient towards this KL per token; default: it stays fixed", gt=0
     )
@@ -59,7 +62,9 @@ def makes_token_advantages(made: ReinforceOptions) -> bool:
 
 
 def kl_facts(made: KlOptions, *more: str) -> Facts:
-    return Facts(provides=[*more, *([REFERENCE_MODEL] if made.kl_coef > 0 else [])])
+    """Who asks for a penalty asks for the model or the pass that it is measured with."""
+    measured = REFERENCE_MODEL if made.kl_reference == "model" else ROLLOUT_RATIO
+    return Facts(provides=[*more, *([measured] if made.kl_coef > 0 else [])])
 
 
 def kl_is_steered_from_something(view: PlanView) -> Iterator[Finding]:

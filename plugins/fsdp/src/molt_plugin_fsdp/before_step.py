@@ -83,7 +83,9 @@ def before_step(
         vectors["rollout_log_ratio"] = _rollout_sums(current - behaviour, rollouts) / counts
     if parts.estimator is not None:
         order = _order(rows)
-        made_here = parts.estimator.token_advantages(_token_rollouts(rows, order, current, vectors), _summed)
+        moved = None if current is behaviour else current - behaviour
+        seen = _token_rollouts(rows, order, current, vectors, moved)
+        made_here = parts.estimator.token_advantages(seen, _summed)
         vectors |= _scattered(made_here, order)
         metrics = {**metrics, **made_here.metrics}
     return _by_row(vectors, [len(row.targets) for row in rows]), metrics
@@ -122,8 +124,14 @@ def _order(rows: Sequence[Row]) -> np.ndarray:
 
 
 def _token_rollouts(
-    rows: Sequence[Row], order: np.ndarray, current: Tensor, vectors: Mapping[str, Tensor | None]
+    rows: Sequence[Row],
+    order: np.ndarray,
+    current: Tensor,
+    vectors: Mapping[str, Tensor | None],
+    moved: Tensor | None,
 ) -> TokenRollouts:
+    """`moved` is log π before the step − log π as sampled."""
+
     def ordered(values: Tensor) -> FloatVector:
         return values.double().numpy()[order]
 
@@ -134,6 +142,7 @@ def _token_rollouts(
         starts=np.append(firsts, len(rollouts)),
         rewards=ordered(_joined(rows, "token_rewards")),
         reference_log_ratio=None if reference is None else ordered(current - reference),
+        sampler_log_ratio=None if moved is None else ordered(moved),
         values=None if values is None else ordered(values),
     )
 
