@@ -12,7 +12,10 @@ from typing import Any
 
 from attrs import evolve
 
+from molt_core.api.engine import GenerateRequest, Generation
 from molt_core.api.environment import Score
+from molt_core.api.gateway import Generate
+from molt_core.errors import RunError
 from molt_core.experience import LeftOut, Outcome, Rollout, Segment, TurnReward
 from molt_core.experience.checks import violations
 from molt_core.loop.ports import RolloutRequest
@@ -36,6 +39,20 @@ class Draft:
         self.score = Score(reward=None)
         self.notes: list[str] = []
         """What went wrong without costing the rollout."""
+        self.lost: RunError | None = None
+        """That the engine is gone, once a request has shown it."""
+
+    def watched(self, generate: Generate) -> Generate:
+        """The same, and a lost engine is noted: foreign code that asks a judge may catch or wrap the error."""
+
+        async def watching(request: GenerateRequest) -> Generation:
+            try:
+                return await generate(request)
+            except RunError as lost:
+                self.lost = lost
+                raise
+
+        return watching
 
     def rollout(self, outcome: Outcome, *, reason: str = "", detail: str = "") -> Rollout:
         graded = not reason
@@ -74,4 +91,6 @@ async def run_within_deadline(draft: Draft, work: Coroutine[Any, Any, None]) -> 
     except TimeoutError:
         detail = f"no result within {draft.request.timeout_s:g} s, while {draft.doing}"
         rollout = draft.rollout(Outcome.FAILED, reason="timeout", detail=detail)
+    if draft.lost is not None:
+        raise draft.lost
     return evolve(rollout, seconds=clock() - started)

@@ -40,7 +40,7 @@ async def _play(draft: Draft, play: Play, gateway: Gateway, generate: Generate) 
     session = gateway.open(
         SessionRequest(
             rollout_id=request.rollout_id,
-            generate=generate,
+            generate=draft.watched(generate),
             max_tokens=request.max_tokens,
             temperature=request.temperature,
             seed=request.seed,

@@ -48,7 +48,7 @@ async def run_rollout(
     """
     draft = Draft(request)
     return await run_within_deadline(
-        draft, _converse(draft, environment, generate, chat, max_length, env_timeout_s)
+        draft, _converse(draft, environment, draft.watched(generate), chat, max_length, env_timeout_s)
     )
 
 

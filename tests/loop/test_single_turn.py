@@ -197,6 +197,23 @@ def test_a_lost_engine_concerns_the_run_and_is_raised():
         rollout_of(lambda row, reply: 1.0, engine=Lost())
 
 
+def test_an_engine_that_is_lost_while_a_grader_asks_it_is_raised_even_if_the_grader_looks_away():
+    class Mortal(FakeEngine):
+        async def generate(self, request):
+            if "judge" in request.request_id:
+                raise RunError("engine-0 died")
+            return await super().generate(request)
+
+    async def score(row, reply):
+        try:
+            return float(await reply.judge("Is it good?") == "yes")
+        except Exception:
+            return 0.0
+
+    with pytest.raises(RunError, match="engine-0 died"):
+        rollout_of(score, engine=Mortal())
+
+
 def test_a_reply_that_breaks_an_invariant_is_dropped_with_its_name():
     class Wrong(FakeEngine):
         async def generate(self, request):
