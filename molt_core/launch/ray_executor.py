@@ -117,6 +117,11 @@ class RayHandle:
                 f"{self.name} died during {method}(): {first_line(error)}{self._last_output()}",
                 actor=self.name,
             ) from None
+        except ObjectLostError as error:
+            # its node died while the answer was still there
+            raise ActorLost(
+                f"the answer of {self.name} to {method}() is lost: {first_line(error)}", actor=self.name
+            ) from None
 
     async def stop(self) -> None:
         try:
@@ -232,7 +237,18 @@ class RayExecutor:
             .remote(request)
         )
         try:
-            pid = await asyncio.wait_for(actor.pid.remote(), self._options.start_timeout_s)
+            pid = await self._pid(actor, request)
+        except BaseException:
+            # an error that someone keeps holds the actor too, which would take a place when there is one
+            ray.kill(actor)
+            raise
+        handle = RayHandle(request.name, actor, pid)
+        self._handles.append(handle)
+        return handle
+
+    async def _pid(self, actor: Any, request: ActorRequest) -> int:
+        try:
+            pid: int = await asyncio.wait_for(actor.pid.remote(), self._options.start_timeout_s)
         except (TimeoutError, GetTimeoutError) as error:
             raise PreflightError(
                 f"{request.name} found no place within {self._options.start_timeout_s:g} s "
@@ -245,9 +261,7 @@ class RayExecutor:
             raise ActorLost(
                 f"{request.name} could not be built: {cause or error}", actor=request.name
             ) from None
-        handle = RayHandle(request.name, actor, pid)
-        self._handles.append(handle)
-        return handle
+        return pid
 
     async def retire(self, handle: Handle) -> None:
         self._handles = [each for each in self._handles if each is not handle]
@@ -255,5 +269,8 @@ class RayExecutor:
 
     async def stop(self) -> None:
         handles, self._handles = self._handles, []
-        await asyncio.gather(*(handle.stop() for handle in handles))
+        results = await asyncio.gather(*(handle.stop() for handle in handles), return_exceptions=True)
         await asyncio.to_thread(ray.shutdown)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result

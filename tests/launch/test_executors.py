@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import psutil
 import pytest
+import ray
+from attrs import evolve
+from ray.exceptions import ObjectLostError
 
 from molt_core.api.executor import ActorRequest
 from molt_core.api.options import NoOptions
 from molt_core.api.run_options import RunOptions
 from molt_core.errors import ActorLost, ObjectLost, PreflightError, RunError
 from molt_core.launch.local_executor import LocalExecutor
-from molt_core.launch.ray_executor import RayExecutor
+from molt_core.launch.ray_executor import RayExecutor, RayHandle
 from molt_core.launch.specs import RayOptions
 
 HERE = "tests.launch.actors_for_tests"
@@ -36,6 +40,20 @@ async def fetch_for_ever(actor, reference):
         while True:
             await actor.call("fetch", reference)
             await asyncio.sleep(0.2)
+
+
+async def one_that_found_no_place_takes_none_later(started: RayExecutor) -> None:
+    usual = started._options
+    free = ray.available_resources()["CPU"]
+    everything = await started.spawn(plain("worker-1", num_cpus=free))
+    started._options = evolve(usual, start_timeout_s=1.0)
+    with pytest.raises(PreflightError, match="worker-2 found no place within 1 s") as refused:
+        await started.spawn(plain("worker-2"))
+    started._options = evolve(usual, start_timeout_s=20.0)
+    await started.retire(everything)
+    await started.spawn(plain("worker-2", num_cpus=free))
+    # it was there all the time, and with it all that its traceback holds
+    assert refused.tb
 
 
 async def contract(kind: str) -> None:
@@ -87,6 +105,8 @@ async def contract(kind: str) -> None:
                 ActorRequest(role="workers", name="talker-0", factory=f"{HERE}:Talker")
             )
             assert await again.call("was_cancelled") is False
+
+            await one_that_found_no_place_takes_none_later(started)
     finally:
         await started.stop()
     await started.stop()
@@ -105,6 +125,36 @@ def test_contract(kind):
     ]
     _, alive = psutil.wait_procs(left, timeout=15)
     assert alive == []
+
+
+def test_an_answer_that_is_lost_with_its_node_is_the_loss_of_the_actor():
+    async def lost(method, args):
+        raise ObjectLostError("ab" * 28, None, "")
+
+    handle = RayHandle("engine-0", SimpleNamespace(call=SimpleNamespace(remote=lost)), pid=1)
+    with pytest.raises(ActorLost, match=r"the answer of engine-0 to generate\(\) is lost") as caught:
+        asyncio.run(handle.call("generate"))
+    assert caught.value.actor == "engine-0"
+
+
+@pytest.mark.parametrize("kind", ["local", "ray"])
+def test_an_actor_that_fails_to_stop_does_not_keep_the_others_from_it(kind):
+    class Failing:
+        async def stop(self):
+            raise ValueError("can't")
+
+    class Slow:
+        stopped = False
+
+        async def stop(self):
+            await asyncio.sleep(0.05)
+            self.stopped = True
+
+    started, slow = executor(kind), Slow()
+    setattr(started, "_handles" if kind == "ray" else "_actors", [Failing(), slow])
+    with pytest.raises(ValueError, match="can't"):
+        asyncio.run(started.stop())
+    assert slow.stopped
 
 
 @pytest.mark.real
