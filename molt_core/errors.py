@@ -31,6 +31,10 @@ class ConfigError(MoltError):
         self.findings = tuple(findings)
         super().__init__("\n".join(finding.message for finding in self.findings))
 
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[Sequence[Finding]]]:
+        # an exception is pickled with its message as the only argument
+        return type(self), (self.findings,)
+
 
 class PreflightError(MoltError):
     """The machine lacks something: a package, a version, memory, CPUs, a writable folder."""

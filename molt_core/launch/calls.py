@@ -17,9 +17,11 @@ async def within(timeout_s: float, handle: Handle, method: str, *args: Any) -> A
         ActorLost: no answer in time; says of whom and to what.
     """
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(timeout_s) as deadline:
             return await handle.call(method, *args)
     except TimeoutError as error:
+        if not deadline.expired():
+            raise
         message = f"{handle.name} did not answer {method}() within {timeout_s:g} s"
         raise ActorLost(message, actor=handle.name, reason="no_answer") from error
 

@@ -229,6 +229,15 @@ def test_an_actor_that_does_not_answer_is_named_with_the_question():
         asyncio.run(within(0.05, LocalHandle("engine-0", Slow()), "answer"))
 
 
+def test_a_timeout_inside_an_actor_is_its_own_error_and_not_silence():
+    class Impatient:
+        async def answer(self):
+            raise TimeoutError("the license server")
+
+    with pytest.raises(TimeoutError, match="the license server"):
+        asyncio.run(within(60, LocalHandle("engine-0", Impatient()), "answer"))
+
+
 def test_the_first_error_of_several_calls_is_raised_itself():
     async def fail(after_s):
         await asyncio.sleep(after_s)
