@@ -38,6 +38,10 @@ class Member:
     """Places that are taken."""
     losses: deque[float] = field(factory=deque)
     """When it was lost within the last hour."""
+    has_place: bool = False
+    """Its actor was spawned, and may not be ready yet."""
+    rests: bool = False
+    """It was lost too often to be started again now."""
     lost: asyncio.Future[ActorLost] = field(init=False)
     """Done when it is."""
 
@@ -152,10 +156,12 @@ class Fleet:
         pause: float | None = 0.0
         while pause is not None:
             await asyncio.sleep(pause)
+            member.rests = False
             started, handle = self._clock(), None
             error: Exception
             try:
                 handle = await self._executor.spawn(member.request)
+                member.has_place = True
                 await self._prepare(handle)
                 await self._join(member, handle)
                 if self._started:
@@ -167,6 +173,7 @@ class Fleet:
                 with suppress(Exception):  # it is lost, whatever it answers now
                     await self._executor.retire(handle)
             pause = self._after(member, error)
+            member.has_place = False
 
     async def _join(self, member: Member, handle: Handle) -> None:
         async with self.membership:
@@ -178,19 +185,22 @@ class Fleet:
 
     def _after(self, member: Member, error: Exception) -> float | None:
         """Seconds until a member that was lost, or did not start, is started again; None: never."""
-        has_no_place = isinstance(error, PreflightError) and len(self._members) > self._least
-        if not (self._started or has_no_place):
+        wants_place = not member.has_place and isinstance(error, PreflightError)
+        may_wait = wants_place and len(self._members) > self._least
+        enough = self._started or len(self.places()) >= self._least
+        if not (enough or may_wait):
             self._fail(error)
             return None
         now = self._clock()
         # one that waits for a machine has not died
-        if not has_no_place or not self.places():
+        if not (may_wait and any(each.has_place for each in self._members)):
             member.losses.append(now)
         while member.losses and member.losses[0] <= now - HOUR_S:
             member.losses.popleft()
         pause: float | None = min(2.0 ** len(member.losses), LONGEST_PAUSE_S)
         if len(member.losses) > self._max_restarts:
-            if all(each.handle is None and len(each.losses) > self._max_restarts for each in self._members):
+            member.rests = True
+            if all(each.rests for each in self._members):
                 self._fail(error)
                 return None
             pause = member.losses[0] + HOUR_S - now if self._max_restarts else None

@@ -29,9 +29,11 @@ class ActorsByHand:
     def __init__(self):
         self.started, self.retired = [], []
         self.no_place, self.broken = set(), set()
+        self.seconds = 1.0
+        """That a start takes."""
 
     async def spawn(self, request):
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(self.seconds)
         if request.name in self.no_place:
             raise PreflightError(f"{request.name} found no place")
         if request.name in self.broken:
@@ -153,6 +155,80 @@ def test_a_member_that_dies_too_often_rests_while_another_works():
             await asyncio.sleep(10)
         assert scene.there == [1]
         await asyncio.sleep(HOUR_S)
+        assert scene.there == [0, 1]
+        await scene.fleet.close()
+
+    run_virtual(scenario())
+
+
+def test_a_member_that_is_started_after_its_rest_is_not_given_up_meanwhile():
+    async def scenario():
+        scene = Scene(2, max_restarts=1)
+        await scene.fleet.start()
+        for _ in range(2):
+            scene.lose(0)
+            await asyncio.sleep(10)
+        scene.actors.seconds = 600.0
+        await asyncio.sleep(HOUR_S)
+        assert scene.there == [1]
+        for _ in range(2):
+            scene.lose(1)
+            await asyncio.sleep(0)
+            scene.actors.seconds = 1.0
+            await asyncio.sleep(10)
+        async with asyncio.timeout(HOUR_S), scene.fleet.place() as place:
+            assert place.key == 0
+        await scene.fleet.close()
+
+    run_virtual(scenario())
+
+
+def test_one_that_fails_when_enough_are_just_there_is_a_loss_and_no_end():
+    async def scenario():
+        scene = Scene(2)
+        scene.actors.broken.add("engine-1")
+        await scene.fleet.start(1)
+        scene.lose(0)
+        async with asyncio.timeout(60), scene.fleet.place() as place:
+            assert place.key == 0
+        await scene.fleet.close()
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("max_restarts", [0, 3])
+def test_what_can_not_be_made_ready_where_it_has_a_place_has_died(max_restarts):
+    async def scenario():
+        scene = Scene(2, max_restarts=max_restarts)
+
+        async def prepare(handle):
+            if handle.name == "engine-1":
+                await asyncio.sleep(5)
+                raise PreflightError("vLLM is not installed")
+
+        scene.fleet._prepare = prepare
+        await scene.fleet.start(1)
+        await asyncio.sleep(HOUR_S / 2)
+        assert len(scene.of(ActorDied)) == 1 + max_restarts
+        await scene.fleet.close()
+
+    run_virtual(scenario())
+
+
+def test_without_restarts_one_that_waits_for_a_place_still_gets_it():
+    """It is looked for while the others load, too."""
+
+    async def scenario():
+        scene = Scene(2, max_restarts=0)
+
+        async def prepare(handle):
+            await asyncio.sleep(20)
+
+        scene.fleet._prepare = prepare
+        scene.actors.no_place.add("engine-1")
+        await scene.fleet.start(1)
+        scene.actors.no_place.clear()
+        await asyncio.sleep(200)
         assert scene.there == [0, 1]
         await scene.fleet.close()
 
