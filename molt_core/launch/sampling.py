@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from molt_core.api.executor import Handle
 from molt_core.errors import ActorLost
 from molt_core.experience import RolloutSummary
 from molt_core.launch.calls import within
@@ -27,8 +28,8 @@ class RemoteSampler:
         self._engines = engines
         self._homes: dict[str, list[int]] = {}
         """Engines at which each group's rollouts are."""
-        self._connected: set[tuple[Any, Any]] = set()
-        """Pairs of a worker and an engine that it knows."""
+        self._connected: dict[tuple[int, int], tuple[Handle, Handle]] = {}
+        """By their keys, pairs of a worker and an engine that it knows."""
 
     async def sample(self, request: RolloutRequest) -> RolloutSummary:
         deadline_s = request.timeout_s + ANSWER_MARGIN_S
@@ -61,8 +62,9 @@ class RemoteSampler:
 
     @asynccontextmanager
     async def _engine(self, group_id: str) -> AsyncIterator[Place]:
-        homes = self._homes.setdefault(group_id, [])
+        homes = self._homes.get(group_id)
         async with self._engines.place(homes[0] if homes else None) as engine:
+            homes = self._homes.setdefault(group_id, [])
             homes.append(engine.key)
             try:
                 yield engine
@@ -73,14 +75,12 @@ class RemoteSampler:
 
     async def _connect(self, worker: Place, engine: Place) -> None:
         """Make the engine known to the worker; once, because a handle is larger than all else of a request."""
-        pair = (worker.handle, engine.handle)
-        if pair not in self._connected:
+        keys, pair = (worker.key, engine.key), (worker.handle, engine.handle)
+        if self._connected.get(keys) != pair:
             await within(ANSWER_MARGIN_S, worker.handle, "connect", engine.key, engine.handle)
-            self._connected.add(pair)
+            self._connected[keys] = pair
 
     def _report(self, lost: ActorLost, worker: Place, engine: Place | None = None) -> None:
         """Raises the loss itself if it is none of these two."""
         if not self._workers.report(worker, lost) and not (engine and self._engines.report(engine, lost)):
             raise lost
-        gone = worker.handle if lost.actor == worker.handle.name else engine and engine.handle
-        self._connected = {pair for pair in self._connected if gone not in pair}

@@ -118,6 +118,33 @@ def test_rollouts_of_a_lost_actor_are_run_again_and_come_back_once(victim):
         assert sorted(chain(*engines)) == sorted(ids)
 
 
+def test_nothing_is_kept_of_actors_that_are_gone_whoever_reported_them():
+    async def scenario(started, sampler):
+        for _ in range(3):
+            await asyncio.gather(*(sampler.sample(request(n)) for n in range(4)))
+            # as a publish does, to which an engine gives no answer
+            place = sampler._engines.places()[0]
+            sampler._engines.report(place, ActorLost("engine-0 is gone", actor="engine-0"))
+            await asyncio.sleep(100)
+        await asyncio.gather(*(sampler.sample(request(n)) for n in range(4)))
+        return len(started["engine-0"]), len(sampler._connected), sampler._homes
+
+    assert run_virtual(run(scenario, 2, 1)) == (4, 2, {})
+
+
+def test_a_rollout_that_gives_up_waiting_for_an_engine_leaves_nothing():
+    async def scenario(started, sampler):
+        place = sampler._engines.places()[0]
+        sampler._engines.report(place, ActorLost("engine-0 is gone", actor="engine-0"))
+        waiting = asyncio.create_task(sampler.sample(request(0)))
+        await asyncio.sleep(1)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        return sampler._homes
+
+    assert run_virtual(run(scenario, 1, 1)) == {}
+
+
 def test_a_worker_that_never_answers_is_lost_too():
     async def scenario(started, sampler):
         hung = started["worker-0"][0]
