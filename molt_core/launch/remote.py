@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ class RemotePolicy:
         self._current: PublishedWeights | None = None
         """What engines have to have. Its file stays for those that join; the next version takes its place."""
         self._version = 0
+        self._ranks_failed = False
         engines.admit = self._load_into
 
     @property
@@ -45,7 +46,7 @@ class RemotePolicy:
         return len(self._ranks)
 
     async def step(self, shares: Sequence[RankShare]) -> StepResult:
-        lost: list[list[int]] = await all_of(
+        lost: list[list[int]] = await self._together(
             within(TRAIN_TIMEOUT_S, rank, "fetch", share)
             for rank, share in zip(self._ranks, shares, strict=True)
         )
@@ -58,14 +59,24 @@ class RemotePolicy:
             )
         recorder = self._recorder
         records = [None] * self.num_ranks if recorder is None else recorder.begin(self.num_ranks)
-        steps = [
+        steps = (
             within(TRAIN_TIMEOUT_S, rank, "step", record)
             for rank, record in zip(self._ranks, records, strict=True)
-        ]
-        results: list[StepResult] = await all_of(steps)
+        )
+        results: list[StepResult] = await self._together(steps)
         if recorder is not None:
             recorder.stepped(results[0], self._version)
         return results[0]
+
+    async def _together(self, calls: Iterable[Coroutine[Any, Any, Any]]) -> list[Any]:
+        """Calls of ranks. Where one has failed the others may wait for it, and would not answer for an hour."""
+        if self._ranks_failed:
+            raise RunError("a trainer rank has failed, and the others can't go on without it", reason="ranks")
+        try:
+            return await all_of(calls)
+        except Exception as failure:
+            self._ranks_failed = self.num_ranks > 1 or isinstance(failure, ActorLost)
+            raise
 
     async def publish(self, version: int) -> Published:
         """Into every engine that is there; one that joins meanwhile waits, and gets these."""
@@ -73,7 +84,7 @@ class RemotePolicy:
         keeps_digest = self._recorder is not None
         async with self._engines.membership:
             started = clock()
-            written: list[PublishedWeights | None] = await all_of(
+            written: list[PublishedWeights | None] = await self._together(
                 within(PUBLISH_TIMEOUT_S, rank, "publish", version, not self._shares_files, keeps_digest)
                 for rank in self._ranks
             )
@@ -96,23 +107,25 @@ class RemotePolicy:
     async def _load_into(self, engine: Handle) -> None:
         if (current := self._current) is not None:
             drain = not self._run.partial
-            await within(
-                PUBLISH_TIMEOUT_S, engine, "update_weights", current.weights, current.reference, drain
-            )
+            # draining, it waits for the longest reply first
+            timeout_s = PUBLISH_TIMEOUT_S + (self._run.rollout_timeout_s if drain else 0.0)
+            await within(timeout_s, engine, "update_weights", current.weights, current.reference, drain)
 
     async def save(self, step: int, state: Mapping[str, Any], payloads: Mapping[str, Any]) -> Awaitable[Path]:
         """Both parts raise RunError when the checkpoint can't be written; what there is of it is removed."""
         with self._writing(step) as unfinished:
             await asyncio.to_thread(checkpoint.begin, self._checkpoints, step)
             # by a rank, because tokens don't pass through the controller
-            lost: list[str] = await within(
-                TRAIN_TIMEOUT_S, self._ranks[0], "keep_rollouts", unfinished / checkpoint.ROLLOUTS, payloads
+            rollouts = unfinished / checkpoint.ROLLOUTS
+            lost: list[str]
+            (lost,) = await self._together(
+                within(TRAIN_TIMEOUT_S, rank, "keep_rollouts", rollouts, payloads) for rank in self._ranks[:1]
             )
             if lost:
                 raise RolloutsLost(lost)
             trainer_state = unfinished / checkpoint.TRAINER_STATE
-            await all_of(within(TRAIN_TIMEOUT_S, rank, "save", trainer_state) for rank in self._ranks)
-            await all_of(within(TRAIN_TIMEOUT_S, rank, "export", unfinished) for rank in self._ranks)
+            await self._together(within(TRAIN_TIMEOUT_S, rank, "save", trainer_state) for rank in self._ranks)
+            await self._together(within(TRAIN_TIMEOUT_S, rank, "export", unfinished) for rank in self._ranks)
         return asyncio.create_task(self._commit(step, state), name=f"commit of step {step}")
 
     async def _commit(self, step: int, state: Mapping[str, Any]) -> Path:
