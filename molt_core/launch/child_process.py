@@ -48,14 +48,24 @@ class ChildProcess:
         return result
 
     async def stop(self) -> None:
-        if self._process.is_alive():
-            await self.call("stop")
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await self.call("stop")
+        except ActorLost:
+            pass  # it is dead already
+        except TimeoutError:
+            # whoever waits for its answer hears that it died
+            self._process.kill()
+        finally:
+            await asyncio.to_thread(self._end)
+
+    def _end(self) -> None:
+        self._thread.shutdown()
         self._pipe.close()
-        await asyncio.to_thread(self._process.join, STOP_TIMEOUT_S)
+        self._process.join(STOP_TIMEOUT_S)
         if self._process.is_alive():
             self._process.kill()
-            await asyncio.to_thread(self._process.join)
-        self._thread.shutdown()
+            self._process.join()
 
 
 def _serve(pipe: Connection, request: ActorRequest, store: Store) -> None:

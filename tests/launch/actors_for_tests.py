@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 
 from molt_core.errors import RunError
 
@@ -29,6 +30,9 @@ class Plain:
 
     def die(self):
         os._exit(7)
+
+    def hang(self):
+        time.sleep(600)
 
     def pid(self):
         return os.getpid()

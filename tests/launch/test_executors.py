@@ -15,6 +15,7 @@ from molt_core.api.executor import ActorRequest
 from molt_core.api.options import NoOptions
 from molt_core.api.run_options import RunOptions
 from molt_core.errors import ActorLost, ObjectLost, PreflightError, RunError
+from molt_core.launch import child_process
 from molt_core.launch.local_executor import LocalExecutor
 from molt_core.launch.ray_executor import RayExecutor, RayHandle
 from molt_core.launch.specs import RayOptions
@@ -155,6 +156,25 @@ def test_an_actor_that_fails_to_stop_does_not_keep_the_others_from_it(kind):
     with pytest.raises(ValueError, match="can't"):
         asyncio.run(started.stop())
     assert slow.stopped
+
+
+@pytest.mark.real
+def test_a_child_process_that_hangs_is_killed_when_it_is_to_stop(monkeypatch):
+    monkeypatch.setattr(child_process, "STOP_TIMEOUT_S", 0.5)
+
+    async def scenario():
+        started = executor("local")
+        actor = await started.spawn(plain("rank-1", own_process=True))
+        pid = await actor.call("pid")
+        hanging = asyncio.create_task(actor.call("hang"))
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(20):
+            await started.stop()
+            with pytest.raises(ActorLost, match=r"rank-1 died during hang\(\)"):
+                await hanging
+        return pid
+
+    assert not psutil.pid_exists(asyncio.run(scenario()))
 
 
 @pytest.mark.real
