@@ -6,10 +6,8 @@ An engine that raises RunError can't serve any more, so that is told as the loss
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from attrs import evolve
@@ -17,7 +15,7 @@ from attrs import evolve
 from molt_core.api.engine import Engine, EngineContext, GenerateRequest, Generation, Weights
 from molt_core.api.executor import Store
 from molt_core.errors import ActorLost, RunError
-from molt_core.launch.shared_memory import shared_memory
+from molt_core.launch.shared_memory import SharedFolder
 from molt_core.plan.plan import Plan
 
 
@@ -41,9 +39,14 @@ class EngineHost:
             if weights.path.exists():
                 await self._engine.update_weights(weights, drain=drain)
                 return
-            with tempfile.NamedTemporaryFile(prefix="molt-weights-", dir=shared_memory()) as copy:
-                await asyncio.to_thread(Path(copy.name).write_bytes, self._store.get(reference))
-                await self._engine.update_weights(evolve(weights, path=Path(copy.name)), drain=drain)
+            shared = await asyncio.to_thread(SharedFolder)
+            try:
+                copy = shared.path / "weights.safetensors"
+                # in a thread: requests go on while gigabytes come over the network
+                await asyncio.to_thread(lambda: copy.write_bytes(self._store.get(reference)))
+                await self._engine.update_weights(evolve(weights, path=copy), drain=drain)
+            finally:
+                await asyncio.to_thread(shared.remove)
 
     @contextmanager
     def _lost_with_it(self) -> Iterator[None]:

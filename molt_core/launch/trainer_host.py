@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from molt_core.experience import Rollout, TrainBatch, TrainItem
 from molt_core.experience.codec import decode
 from molt_core.experience.segment import FloatArray
 from molt_core.launch.record import read_share, weights_digest, write_batch
-from molt_core.launch.shared_memory import shared_memory
+from molt_core.launch.shared_memory import SharedFolder
 from molt_core.loop.ports import RankShare
 from molt_core.plan.plan import Plan
 
@@ -43,7 +41,7 @@ class TrainerHost:
         self._plan = Plan.from_json(plan_json)
         self._context = TrainerContext(**context)
         self._trainer: Trainer | None = None
-        self._weights_folder: Path | None = None
+        self._shared: SharedFolder | None = None
         self._share: RankShare | None = None
         self._fetched: dict[int, bytes] = {}
 
@@ -116,9 +114,8 @@ class TrainerHost:
 
     def publish(self, version: int, to_store: bool, with_digest: bool = False) -> PublishedWeights | None:
         """Write the weights; also into the store, if engines may be on nodes that don't see the file."""
-        if self._weights_folder is None:
-            self._weights_folder = Path(tempfile.mkdtemp(prefix="molt-weights-", dir=shared_memory()))
-        weights = self._live.publish(version, self._weights_folder)
+        self._shared = self._shared or SharedFolder()
+        weights = self._live.publish(version, self._shared.path)
         if weights is None:
             return None
         reference = self._store.put(weights.path.read_bytes()) if to_store else None
@@ -150,8 +147,9 @@ class TrainerHost:
         self._live.export(folder)
 
     def stop(self) -> None:
-        if self._weights_folder is not None:
-            shutil.rmtree(self._weights_folder, ignore_errors=True)
+        if self._shared is not None:
+            self._shared.remove()
+            self._shared = None
         if self._trainer is not None:
             self._trainer.stop()
             self._trainer = None
