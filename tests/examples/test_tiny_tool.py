@@ -42,7 +42,9 @@ def test_every_step_towards_a_call_pays_a_little_and_one_that_was_cut_off_is_non
 
 @pytest.mark.real
 def test_the_reward_of_the_tool_task_rises_in_a_whole_run(tmp_path: Path) -> None:
-    run = Run(tmp_path, "examples/tiny_tool.toml", "--executor", "local", "--engine", "transformers")
+    run = Run(
+        tmp_path, "examples/tiny_tool.toml", "--executor", "local", "--engine", "transformers", forked=True
+    )
     try:
         code, output = run.wait()
         assert code == 0, output

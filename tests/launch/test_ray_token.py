@@ -20,6 +20,8 @@ async def main():
     import ray
     address = ray.get_runtime_context().gcs_address
     strangers = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    # or it would ask again for twenty seconds
+    strangers |= {"RAY_gcs_server_request_timeout_seconds": "2", "RAY_NUM_REDIS_GET_RETRIES": "1"}
     joined = subprocess.run(
         [sys.executable, "-c", f"import ray; ray.init(address={address!r}, log_to_driver=False)"],
         env=strangers, capture_output=True, text=True,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 
 import psutil
 import pytest
@@ -34,29 +36,36 @@ def cluster_of(head_cpus, *node_cpus):
         cluster.shutdown()
 
 
-def test_a_run_uses_a_cluster_of_two_nodes_and_leaves_it_running(start):
-    with cluster_of(2, 2) as cluster:
-        run = start("examples/tiny.toml", "--ray-address", cluster.address, "--steps", "2", "--lr", "1e-3")
-        code, output = run.wait()
+STARTS_ITS_OWN = """
+import asyncio
+from molt_core.api.run_options import RunOptions
+from molt_core.launch.ray_token import ray_executor
+from molt_core.launch.specs import RayOptions
 
-        assert code == 0, output
-        assert len(run.steps()) == 2
-        assert run.left_behind() == []
-        assert len(cluster.list_all_nodes()) == 2
+async def main():
+    executor = ray_executor(RayOptions(), RunOptions(model="none"))
+    await executor.start(())
+    import ray
+    print(len(ray.nodes()), ray.get_runtime_context().gcs_address)
+    await executor.stop()
+
+asyncio.run(main())
+"""
 
 
-def test_a_cluster_that_is_too_small_is_refused_with_the_numbers(start):
+def test_a_cluster_that_is_too_small_is_refused_with_the_numbers_and_one_not_asked_for_is_not_joined(start):
     with cluster_of(2) as cluster:
         code, output = start("examples/tiny.toml", "--ray-address", cluster.address).wait()
 
         assert code == 3, output
         assert "has 2 CPUs; 1 engines, 1 trainer ranks and 1 workers need 3" in output
 
-
-def test_a_cluster_that_was_not_asked_for_is_not_joined(start):
-    with cluster_of(1):
-        code, output = start(*SMALL, "--steps", "1", "--eval-prompts", "0").wait()
-        assert code == 0, output
+        told = subprocess.run(
+            [sys.executable, "-c", STARTS_ITS_OWN], capture_output=True, text=True, check=True
+        )
+        num_nodes, address = told.stdout.split()[-2:]
+        assert num_nodes == "1"
+        assert address != cluster.address
 
 
 def test_a_run_survives_the_death_of_a_node_and_uses_one_that_joins(start):
@@ -86,3 +95,6 @@ def test_a_run_survives_the_death_of_a_node_and_uses_one_that_joins(start):
         # each prompt once, whatever became of its first samples
         assert account["prompts"]["trained"] == 2 * len(run.steps())
         assert max(step["staleness/max"] for step in run.steps()) <= 2
+        left = [actor for node in cluster.worker_nodes for actor in actors(node, "ray::_A")]
+        _, alive = psutil.wait_procs(left, timeout=10)
+        assert (alive, len(cluster.worker_nodes)) == ([], 2), "the cluster goes on, without ours"

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-import torch.multiprocessing
 from every_algorithm import CHOICES, LIKE_A_GRADIENT, near_policy, settings, state
 from safetensors.torch import load_file, save_file
-from tiny_trainer import assert_equal_weights, save_model, started, train_batch, window_of
+from tiny_trainer import assert_equal_weights, run_ranks, save_model, started, train_batch, window_of
 
 pytestmark = pytest.mark.real
 
@@ -44,7 +43,7 @@ def world(
     request: pytest.FixtureRequest, models: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     folder = tmp_path_factory.mktemp(f"world{request.param}")
-    torch.multiprocessing.spawn(one_rank, args=(request.param, *models, folder), nprocs=request.param)
+    run_ranks(one_rank, request.param, *models, folder)
     return folder
 
 

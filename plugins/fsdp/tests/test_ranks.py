@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-import torch.multiprocessing
 from attrs import evolve
 from safetensors.torch import load_file
 from tiny_trainer import (
@@ -17,6 +15,7 @@ from tiny_trainer import (
     assert_equal_weights,
     plain_model,
     published,
+    run_ranks,
     save_model,
     started,
     train_batch,
@@ -68,9 +67,7 @@ def world(request: pytest.FixtureRequest, model: Path, tmp_path_factory: pytest.
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         rendezvous = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
-    torch.multiprocessing.spawn(
-        one_rank, args=(request.param, model, folder, rendezvous), nprocs=request.param
-    )
+    run_ranks(one_rank, request.param, model, folder, rendezvous)
     return folder
 
 

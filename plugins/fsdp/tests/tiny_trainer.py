@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch.multiprocessing
 from attrs import evolve
 from molt_plugin_fsdp.spec import FsdpOptions
 from molt_plugin_fsdp.trainer import FsdpTrainer
@@ -28,6 +30,14 @@ SIZE: dict[str, Any] = {
     "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256,
     "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
 }  # fmt: skip
+
+
+def run_ranks(one_rank: Callable[..., None], world_size: int, *args: Any) -> None:
+    """Run `one_rank(rank, world_size, *args)` in processes of their own, forked from one that has imported torch."""
+    multiprocessing.set_forkserver_preload(["molt_plugin_fsdp.trainer", "molt_plugin_losses.ppo"])
+    torch.multiprocessing.start_processes(
+        one_rank, args=(world_size, *args), nprocs=world_size, start_method="forkserver"
+    )
 
 
 def save_model(folder: Path, kind: str = "qwen3", **changes: Any) -> Path:
