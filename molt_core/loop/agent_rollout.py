@@ -12,8 +12,8 @@ from molt_core.api.gateway import Capture, Gateway, Generate, RecordedSession
 from molt_core.experience import Rollout
 from molt_core.loop.draft import Draft
 from molt_core.loop.ports import RolloutRequest
-from molt_core.loop.session_rollout import UNWIND_S, close, run_in_session
-from molt_core.loop.user_code import Excluded, failed, numbers_of, score_of, user_code
+from molt_core.loop.session_rollout import close, run_in_session
+from molt_core.loop.user_code import UNWIND_S, Excluded, failed, numbers_of, score_of, user_code
 
 
 async def run_agent(

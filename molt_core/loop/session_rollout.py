@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any
 
 from molt_core.api.gateway import Capture, Gateway, Generate, RecordedSession, SessionRequest
 from molt_core.errors import RunError
 from molt_core.experience import Rollout
 from molt_core.loop.draft import Draft, run_within_deadline
 from molt_core.loop.ports import RolloutRequest
-from molt_core.loop.user_code import Excluded, failed, user_code
+from molt_core.loop.user_code import UNWIND_S, Excluded, failed, user_code
 
 Play = Callable[[Draft, RecordedSession], Coroutine[Any, Any, None]]
 """Fills the draft by talking to the session."""
-UNWIND_S: Final = 20.0
-"""For foreign code to end after it was cancelled (an agent ends its subprocesses then)."""
 
 
 async def run_in_session(

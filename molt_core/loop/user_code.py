@@ -12,11 +12,14 @@ import inspect
 import math
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from molt_core.api.environment import Score
 from molt_core.errors import RunError
 from molt_core.experience import Outcome
+
+UNWIND_S: Final = 20.0
+"""For foreign code to end after it was cancelled (an agent ends its subprocesses then)."""
 
 
 class Excluded(Exception):
@@ -42,21 +45,32 @@ async def user_code(
         Excluded: it raised, or gave no result within `timeout_s`.
         RunError: an engine is gone.
     """
+    calling = asyncio.create_task(_call(function, *args))
+    # looked at, so that asyncio does not complain of one that was left behind
+    calling.add_done_callback(lambda call: call.cancelled() or call.exception())
     try:
-        async with asyncio.timeout(timeout_s) as deadline:
-            if inspect.iscoroutinefunction(function):
-                return await function(*args)
-            result = await _in_thread(function, *args)
-            return await result if isinstance(result, Awaitable) else result
+        done, _ = await asyncio.wait({calling}, timeout=timeout_s)
+    finally:
+        if not calling.done():
+            calling.cancel()
+            # it may refuse to end; the rollout does not wait for it for ever
+            await asyncio.wait({calling}, timeout=UNWIND_S)
+    if not done:
+        raise failed("timeout", f"no result of {_name(function)} within {timeout_s:g} s (env_timeout_s)")
+    try:
+        return calling.result()
     except RunError:
         raise
     # isolation point: user code may raise anything, and it concerns this rollout alone
     except Exception as error:
-        if deadline.expired():
-            raise failed(
-                "timeout", f"no result of {_name(function)} within {timeout_s:g} s (env_timeout_s)"
-            ) from error
         raise failed(reason, f"{type(error).__name__}: {error} {_place(error)}".rstrip()) from error
+
+
+async def _call(function: Callable[..., Any], *args: object) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(*args)
+    result = await _in_thread(function, *args)
+    return await result if isinstance(result, Awaitable) else result
 
 
 async def _in_thread(function: Callable[..., Any], *args: object) -> Any:

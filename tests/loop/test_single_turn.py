@@ -12,6 +12,7 @@ from molt_core.api.environment import Score
 from molt_core.data.tasks import Task
 from molt_core.errors import RunError
 from molt_core.experience import Outcome, Rollout
+from molt_core.loop import user_code
 from molt_core.loop.ports import RolloutRequest
 from molt_core.loop.single_turn import run_rollout
 from molt_core.testing import FakeEngine
@@ -163,6 +164,23 @@ def test_a_grader_has_a_deadline_of_its_own():
 
     assert (rollout.outcome, rollout.reason) == (Outcome.FAILED, "timeout")
     assert "Echo.score within 1 s (env_timeout_s)" in rollout.detail
+
+
+def test_a_grader_that_will_not_be_cancelled_is_left_behind(monkeypatch):
+    monkeypatch.setattr(user_code, "UNWIND_S", 0.1)
+
+    async def stubborn(row, reply):
+        for _ in range(4):
+            try:
+                await asyncio.sleep(0.5)
+            except asyncio.CancelledError:
+                continue
+        return 1.0
+
+    rollout = rollout_of(stubborn, env_timeout_s=0.1)
+
+    assert (rollout.outcome, rollout.reason) == (Outcome.FAILED, "timeout")
+    assert "stubborn within 0.1 s (env_timeout_s)" in rollout.detail
 
 
 def test_a_grader_may_ask_the_engine_and_that_is_no_part_of_the_rollout():

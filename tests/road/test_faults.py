@@ -19,11 +19,8 @@ def assert_saved(run, output):
         assert account["dispatched"] == account["trained"] + sum(account["dropped"].values())
 
 
-@pytest.mark.parametrize(
-    "stack", [("examples/tiny.toml",), (*DIGITS, *EMBEDDED)], ids=["vllm-ray", "embedded"]
-)
-def test_ctrl_c_saves_and_ends_with_130(start, stack):
-    run = start(*stack, *LONG)
+def test_ctrl_c_saves_and_ends_with_130(start):
+    run = start(*DIGITS, *EMBEDDED, *LONG)
     run.wait_for_steps(2)
     run.interrupt()
     code, output = run.wait()
@@ -63,10 +60,10 @@ def test_killed_engines_and_workers_are_started_again_and_nothing_is_counted_twi
 
 @pytest.mark.parametrize(
     ("victim", "named", "flags"),
-    [(TRAINER, "trainer-0", ()), (ENGINE, "engine-0", ("--max-restarts", "0"))],
+    [(TRAINER, "trainer-0", ()), (ENGINE_HOST_OR_WORKER, "", ("--max-restarts", "0"))],
 )
 def test_a_loss_that_can_not_be_made_good_ends_the_run_with_its_name(start, victim, named, flags):
-    run = start("examples/tiny.toml", *LONG, *flags)
+    run = start(*DIGITS, *EMBEDDED, "--executor", "ray", *LONG, *flags)
     run.wait_for_steps(2)
     run.processes(victim)[0].kill()
     code, output = run.wait()
