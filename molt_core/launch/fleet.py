@@ -137,7 +137,8 @@ class Fleet:
         # many see the same loss, some of them when the next one is already there
         if member.handle is place.handle:
             member.handle = None
-            member.lost.set_result(error)
+            # its traceback would keep the rollout that met it, and so its tokens in the store
+            member.lost.set_result(error.with_traceback(None))
         return True
 
     async def _change(self) -> None:

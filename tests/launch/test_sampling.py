@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from itertools import chain
 from types import SimpleNamespace
 
@@ -36,7 +38,11 @@ class Actor:
                 raise ActorLost(f"{actor.name} died", actor=actor.name)
         engine.done.append(request.rollout_id)
         self.done.append(request.rollout_id)
-        return request.rollout_id
+        return Summary(request.rollout_id)
+
+
+class Summary(str):
+    """Can be referred to weakly."""
 
 
 class Spawner:
@@ -130,6 +136,22 @@ def test_nothing_is_kept_of_actors_that_are_gone_whoever_reported_them():
         return len(started["engine-0"]), len(sampler._connected), sampler._homes
 
     assert run_virtual(run(scenario, 2, 1)) == (4, 2, {})
+
+
+def test_a_loss_does_not_keep_the_rollout_that_met_it():
+    """Its summary holds its tokens in the store."""
+
+    async def scenario(started, sampler):
+        running = asyncio.create_task(sampler.sample(request(0)))
+        await asyncio.sleep(0.5)
+        started["engine-0"][0].dead = True
+        summary = weakref.ref(await running)
+        del running
+        await asyncio.sleep(1)
+        gc.collect()
+        return summary()
+
+    assert run_virtual(run(scenario, 1, 1)) is None
 
 
 def test_a_rollout_that_gives_up_waiting_for_an_engine_leaves_nothing():
