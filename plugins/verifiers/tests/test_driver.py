@@ -119,6 +119,7 @@ async def test_a_process_that_dies_takes_its_rollouts_along_and_is_started_again
 async def test_a_cancelled_rollout_ends_there_too(python: Path, alone: None) -> None:
     waiting = asyncio.create_task(play(row(python, what="wait")))
     await play(row(python))
+    await play(row(python))  # sent after the one that waits, which has begun when this is answered
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
