@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from attrs import evolve
@@ -40,13 +41,23 @@ class EngineHost:
                 await self._engine.update_weights(weights, drain=drain)
                 return
             shared = await asyncio.to_thread(SharedFolder)
+            copy = shared.path / "weights.safetensors"
             try:
-                copy = shared.path / "weights.safetensors"
                 # in a thread: requests go on while gigabytes come over the network
-                await asyncio.to_thread(lambda: copy.write_bytes(self._store.get(reference)))
+                await asyncio.to_thread(self._fetch, reference, copy, weights.version)
                 await self._engine.update_weights(evolve(weights, path=copy), drain=drain)
             finally:
                 await asyncio.to_thread(shared.remove)
+
+    def _fetch(self, reference: Any, path: Path, version: int) -> None:
+        data = self._store.get(reference)
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            raise RunError(
+                f"{self._name} can't keep the weights of version {version} ({len(data)} bytes) at {path}: {error}",
+                reason="engine_update",
+            ) from error
 
     @contextmanager
     def _lost_with_it(self) -> Iterator[None]:

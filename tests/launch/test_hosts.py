@@ -6,6 +6,7 @@ import asyncio
 import pickle
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from attrs import evolve
@@ -14,6 +15,7 @@ from molt_core.api.engine import Weights
 from molt_core.errors import ActorLost, ObjectLost, RunError
 from molt_core.experience import Outcome, Rollout, Segment, Window
 from molt_core.experience.codec import encode
+from molt_core.launch import engine_host as engine_host_module
 from molt_core.launch.actors import engine_requests, threads_per_actor, trainer_requests
 from molt_core.launch.calls import all_of, within
 from molt_core.launch.engine_host import EngineHost
@@ -77,6 +79,18 @@ def test_an_engine_on_another_node_fetches_a_copy_that_is_gone_afterwards(tmp_pa
     ((version, path, content, drain),) = engine.loaded
     assert (version, content, drain) == (4, b"new", False)
     assert not path.exists()
+
+
+def test_an_engine_without_room_for_its_copy_is_lost_and_says_where(tmp_path, monkeypatch):
+    full = SimpleNamespace(path=tmp_path / "full", remove=lambda: None)
+    monkeypatch.setattr(engine_host_module, "SharedFolder", lambda: full)
+    host, engine = engine_host()
+    weights = Weights(version=4, path=tmp_path / "of another node", num_bytes=3)
+    with pytest.raises(ActorLost, match=r"engine-7 can't keep the weights of version 4 .*full") as caught:
+        asyncio.run(host.update_weights(weights, b"new", False))
+
+    assert caught.value.actor == "engine-7"
+    assert engine.loaded == []
 
 
 class RecordingTrainer:
