@@ -55,8 +55,8 @@ async def running(
         return ranks
 
     try:
-        await executor.start(plan.packages)
         with stop.on_signals():
+            await executor.start(plan.packages)
             ranks = await stop.unless_stopped(start_all())
             yield executor, Actors(engines=engines, ranks=ranks, workers=workers)
     except Stopped as stopped:
