@@ -22,6 +22,8 @@ from molt_core.errors import ActorLost, PreflightError
 
 HOUR_S: Final = 3600.0
 LONGEST_PAUSE_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 60.0
+"""For a lost actor to end. Executors end its process before that; a thread of this one can't be ended."""
 SLACK: Final = 8
 """So many more places than the idlest actor's may be taken where work is sent back to."""
 
@@ -172,7 +174,8 @@ class Fleet:
                 error = failure
             if handle is not None:
                 with suppress(Exception):  # it is lost, whatever it answers now
-                    await self._executor.retire(handle)
+                    async with asyncio.timeout(STOP_TIMEOUT_S):
+                        await self._executor.retire(handle)
             pause = self._after(member, error)
             member.has_place = False
 

@@ -99,6 +99,23 @@ def test_a_member_that_is_lost_is_stopped_and_started_again_and_the_others_work_
     run_virtual(scenario())
 
 
+def test_a_lost_member_that_will_not_stop_is_left_and_started_anew():
+    async def scenario():
+        scene = Scene(1)
+
+        async def hang(handle):
+            await asyncio.sleep(1e9)
+
+        scene.actors.retire = hang
+        await scene.fleet.start()
+        scene.lose(0)
+        async with asyncio.timeout(HOUR_S), scene.fleet.place() as place:
+            assert place.handle.number == 1
+        await scene.fleet.close()
+
+    run_virtual(scenario())
+
+
 def test_a_loss_that_many_report_is_one_loss():
     async def scenario():
         scene = Scene(1)
