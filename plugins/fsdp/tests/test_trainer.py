@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 from attrs import evolve
+from molt_plugin_losses.ppo import PpoLoss
+from molt_plugin_losses.spec import PpoOptions
 from safetensors.torch import load_file
 from tiny_trainer import (
     AS_GRADIENT,
@@ -22,7 +24,7 @@ from tiny_trainer import (
     window_of,
 )
 
-from molt_core.api.trainer import StepResult
+from molt_core.api.trainer import StepResult, TrainerParts
 from molt_core.errors import RunError
 
 ITEMS = window_items()
@@ -122,6 +124,40 @@ def test_a_step_that_is_not_finite_changes_nothing(qwen3_folder: Path, tmp_path:
     ]
     assert_equal_weights(states[1], states[0], atol=0)
     assert following.applied
+
+
+class FailsAfterwards(PpoLoss):
+    """A loss that fails when the weights have moved, or before."""
+
+    fails_at = "end"
+
+    def __call__(self, tokens):
+        if self.fails_at == "start":
+            raise ValueError("too early")
+        return super().__call__(tokens)
+
+    def after_step(self, means, num_rollouts):
+        if self.fails_at == "end":
+            raise ValueError("too late")
+        return {}
+
+
+def test_a_step_that_fails_when_the_weights_have_moved_is_not_saved_and_one_before_is(
+    qwen3_folder: Path, tmp_path: Path
+) -> None:
+    loss = FailsAfterwards(PpoOptions())
+    with started(qwen3_folder, parts=TrainerParts(loss=loss)) as made:
+        before = published(made, tmp_path)
+        loss.fails_at = "start"
+        with pytest.raises(ValueError, match="too early"):
+            made.step(train_batch(ITEMS))
+        made.save(tmp_path / "sound")
+        assert_equal_weights(published(made, tmp_path), before, atol=0)
+        loss.fails_at = "end"
+        with pytest.raises(ValueError, match="too late"):
+            made.step(train_batch(ITEMS))
+        with pytest.raises(RunError, match="between two steps"):
+            made.save(tmp_path / "unsound")
 
 
 def test_a_window_that_counts_other_tokens_is_refused(qwen3_folder: Path) -> None:

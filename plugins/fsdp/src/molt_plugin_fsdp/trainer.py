@@ -20,7 +20,7 @@ from torch import Tensor
 from molt_core.api.engine import Weights
 from molt_core.api.facts import CRITIC, ENTROPY_GRADIENT, REFERENCE_MODEL, ROLLOUT_RATIO
 from molt_core.api.loss import AdaptiveLoss, TokenBatch
-from molt_core.api.trainer import StepResult, TrainerContext, TrainerParts
+from molt_core.api.trainer import Stateful, StepResult, TrainerContext, TrainerParts
 from molt_core.errors import RunError
 from molt_core.experience import TrainBatch, TrainItem, Window
 from molt_plugin_fsdp import ranks
@@ -79,6 +79,8 @@ class FsdpTrainer:
             )  # fmt: skip
         if CRITIC in self._context.facts:
             self._critic = Critic(self._context, self._options, mesh, self._dtype)
+        self._mid_step = False
+        """A step has begun to change something, and has not ended."""
         params = dict(self._policy.model.named_parameters())
         self._optimizer = Optimizer(params, self._options, self._context.lr)
 
@@ -107,18 +109,22 @@ class FsdpTrainer:
             reference=self._reference,
             critic=None if self._critic is None else self._critic.model,
         )
+        # what moves before the policy does
+        self._mid_step = self._critic is not None or isinstance(self._parts.estimator, Stateful)
         known, corrected = before_step(
             rows, models, self._parts, rollout_ratio=ROLLOUT_RATIO in self._context.facts
         )
         critic = {} if self._critic is None else self._critic.step(rows, known, batch.window)
         if self._critic is not None and self._critic.warms_up:
             applied = bool(critic["critic/applied"])
+            self._mid_step = False
             return StepResult(applied=applied, metrics={**critic, **corrected, "policy/frozen": 1.0})
         sums = StepSums()
         for row, constants in zip(rows, known, strict=True):
             self._accumulate(row, constants, batch.window, sums)
         loss, means = sums.reduce(num_tokens)
         lr = self._optimizer.lr
+        self._mid_step = True
         applied, grad_norm = self._optimizer.step(loss_is_finite=math.isfinite(loss))
         metrics = {
             **means,
@@ -129,6 +135,7 @@ class FsdpTrainer:
             "policy/lr": lr,
             "trainer/micro_batches": float(num_rows),
         }
+        self._mid_step = False
         return StepResult(applied=applied, metrics=metrics)
 
     def _accumulate(self, row: Row, constants: Constants, window: Window, sums: StepSums) -> None:
@@ -170,6 +177,11 @@ class FsdpTrainer:
         return Weights(version=version, path=path, num_bytes=num_bytes) if self._context.rank == 0 else None
 
     def save(self, folder: Path) -> None:
+        """Raises RunError after an error in the middle of a step: whoever goes on from there would train it twice."""
+        if self._mid_step:
+            raise RunError(
+                "an error left the trainer between two steps, and that is not saved", reason="mid_step"
+            )
         save_state(folder, self._state(), Progress.of(self._optimizer, self._critic, self._parts))
 
     def load(self, folder: Path) -> None:
