@@ -10,8 +10,7 @@ the cause raised.
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from molt_core.api.events import (
     EvalFinished,
@@ -21,7 +20,7 @@ from molt_core.api.events import (
 )
 from molt_core.api.run_options import RunOptions
 from molt_core.api.trainer import Stateful
-from molt_core.errors import Interrupted, RunError, first_cause
+from molt_core.errors import Interrupted, first_cause
 from molt_core.experience import Group
 from molt_core.loop.buffer import Buffer
 from molt_core.loop.evaluator import Evaluator
@@ -29,16 +28,12 @@ from molt_core.loop.learner import Learned, learn
 from molt_core.loop.parts import LoopParts, Resumed
 from molt_core.loop.ports import Published, RolloutsLost
 from molt_core.loop.producer import Producer
+from molt_core.loop.progress import Progress
 from molt_core.loop.saver import Saver
 from molt_core.loop.state import LoopState
 from molt_core.loop.stop import Stopped
 from molt_core.loop.timings import timings
 from molt_core.report.metrics import step_metrics
-
-MAX_SKIPPED_IN_A_ROW = 3
-"""Non-finite steps after which the run ends: the weights are sound, but nothing is learned any more."""
-REWARD_PATIENCE = 3
-"""Steps over which the mean reward has to stay at `stop_at_reward`."""
 
 
 class Controller:
@@ -62,16 +57,12 @@ class Controller:
             parts.policy, state=self._state, run_again=self._producer.run_again, notify=parts.notify,
             step=None if parts.resumed is None else parts.resumed.state.step,
         )  # fmt: skip
-        self._step = 0
+        self._progress = Progress(run)
         self._engines_step = 0
-        """Step whose weights the engines have; behind `_step` while they are published."""
+        """Step whose weights the engines have; behind that of the progress while they are published."""
         self._version = 0
-        self._weights_version = 0
-        self._skipped_in_a_row = 0
-        self._good_steps_in_a_row = 0
+        """That the engines have."""
         self._outcome = "done"
-        self._evaluated_step: int | None = None
-        self._scores: dict[str, float] = {}
         if parts.resumed is not None:
             self._resume(parts.resumed)
 
@@ -86,14 +77,14 @@ class Controller:
         try:
             if self._parts.resumed is None:
                 await self._evaluate()
-            elif self._weights_version:
+            elif self._progress.weights_version:
                 await self._publish()
             await self._train()
-            if self._evaluated_step != self._step:
+            if self._progress.evaluated_step != self._progress.step:
                 await self._evaluate()
         except Stopped as stopped:
             self._outcome = "interrupted"
-            error = Interrupted(f"stopped by {stopped} after step {self._step}")
+            error = Interrupted(f"stopped by {stopped} after step {self._progress.step}")
         except Exception as failure:  # noqa: BLE001 - whatever failed, the state is saved and the ledger closed first
             self._outcome = "failed"
             error = first_cause(failure)
@@ -101,11 +92,11 @@ class Controller:
         # for this process; in the checkpoint it is pending, and is what a resumed run begins with
         reason = {"interrupted": "interrupted", "failed": "run_failed"}.get(self._outcome, "run_ended")
         self._parts.ledger.drop_pending(reason)
-        self._parts.ledger.write(self._step)
+        self._parts.ledger.write(self._progress.step)
         self._parts.notify(
             RunFinished(
                 outcome=self._outcome,
-                step=self._step,
+                step=self._progress.step,
                 ledger=self._parts.ledger.as_dict(),
                 checkpoint=self._saver.checkpoint,
                 error=str(error or ""),
@@ -147,9 +138,9 @@ class Controller:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _learn(self) -> None:
-        clock = asyncio.get_running_loop().time
+        clock, progress = asyncio.get_running_loop().time, self._progress
         await self._alone()
-        while self._step < self._run.steps:
+        while progress.step < self._run.steps:
             await self._saver.look()
             started = clock()
             idle_before = self._buffer.statistics().idle_s
@@ -161,12 +152,11 @@ class Controller:
             if learned is None:
                 continue
             self._account(groups, learned)
-            self._step += 1
             metrics = step_metrics(groups, version=self._version)
+            progress.end_step(applied=learned.result.applied, reward=metrics["reward/mean"])
             published = await self._publish() if learned.result.applied else None
-            self._engines_step = self._step
-            self._good_steps_in_a_row = self._good_steps_in_a_row + 1 if self._is_good(metrics) else 0
-            if self._good_steps_in_a_row < REWARD_PATIENCE:
+            self._engines_step = progress.step
+            if not progress.is_at_goal:
                 self._buffer.end_round(self._version)
             statistics = self._buffer.statistics()
             metrics |= learned.result.metrics
@@ -177,19 +167,20 @@ class Controller:
                 step_s=clock() - started,
             )  # fmt: skip
             metrics |= self._parts.ledger.drop_metrics()
-            self._parts.ledger.write(self._step)
-            self._parts.notify(StepFinished(step=self._step, metrics=metrics))
+            self._parts.ledger.write(progress.step)
+            self._parts.notify(StepFinished(step=progress.step, metrics=metrics))
             # the store may forget their tokens, before the next ones are waited for
             del groups
-            self._count_skipped(learned)
-            if self._good_steps_in_a_row >= REWARD_PATIENCE:
+            progress.check_learning(learned.result.metrics)
+            if progress.is_at_goal:
                 self._outcome = "stopped_early"
                 return
-            if self._due(self._run.eval_every):
+            is_evaluated = progress.is_due(self._run.eval_every)
+            if is_evaluated:
                 self._evaluator.ask()
                 await self._alone()
-            is_best_wanted = self._run.keep_best is not None and self._due(self._run.eval_every)
-            if self._due(self._run.save_every) or is_best_wanted:
+            is_best_wanted = self._run.keep_best is not None and is_evaluated
+            if progress.is_due(self._run.save_every) or is_best_wanted:
                 await self._saver.save()
 
     async def _learn_from(self, groups: tuple[Group, ...]) -> Learned | None:
@@ -223,51 +214,26 @@ class Controller:
         self._buffer.settle()
         self._producer.forget(groups)
         if learned.result.applied:
-            self._weights_version += 1
             self._parts.ledger.train(**counts)
         else:
             self._parts.ledger.drop("non_finite_step", **counts)
 
     async def _publish(self) -> Published:
-        published = await self._parts.policy.publish(self._weights_version)
+        published = await self._parts.policy.publish(self._progress.weights_version)
         # only now, when every engine has acknowledged: a version is what is being sampled from
-        self._version = self._weights_version
+        self._version = self._progress.weights_version
         seconds = published.gather_s + published.load_s
         self._parts.notify(
             WeightsPublished(version=self._version, seconds=seconds, num_bytes=published.num_bytes)
         )
         return published
 
-    def _count_skipped(self, learned: Learned) -> None:
-        self._skipped_in_a_row = 0 if learned.result.applied else self._skipped_in_a_row + 1
-        if self._skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
-            raise RunError(
-                f"{self._skipped_in_a_row} steps in a row had a loss or gradient that is not finite "
-                f"(last: {dict(learned.result.metrics)}); weights are those of version {self._version}. "
-                "Try a lower --lr, or --dtype float32",
-                reason="non_finite_step",
-            )
-
-    def _is_good(self, metrics: Mapping[str, float]) -> bool:
-        goal = self._run.stop_at_reward
-        return goal is not None and metrics["reward/mean"] >= goal
-
-    def _due(self, every: int) -> bool:
-        return every > 0 and self._step % every == 0 and self._step < self._run.steps
-
     async def _evaluate(self) -> None:
         await self._parts.stop.unless_stopped(self._evaluator.evaluate())
 
     def _on_evaluated(self, event: EvalFinished) -> None:
-        self._evaluated_step = event.step
         self._parts.notify(event)
-        if (best := self._run.keep_best) is None:
-            return
-        if best not in event.metrics:
-            told = ", ".join(sorted(event.metrics))
-            raise RunError(f"keep_best is {best!r}, but evaluation has {told}", reason="keep_best")
-        if math.isfinite(event.metrics[best]):
-            self._scores[str(event.version)] = event.metrics[best]
+        self._progress.evaluated(event)
 
     def _state(self) -> LoopState:
         """The loop as it is now. Of the learner, between two steps; of what is in flight, whenever."""
@@ -278,15 +244,9 @@ class Controller:
             num_rollouts=waiting + len(contents.in_flight) * self._run.group_size,
         )
         return LoopState(
-            step=self._step,
-            version=self._weights_version,
+            **self._progress.for_state(),
             outcome=self._outcome,
-            evaluated_step=self._evaluated_step,
             evaluation_due=self._evaluator.is_due,
-            scored_by=self._run.keep_best,
-            scores=dict(self._scores),
-            skipped_in_a_row=self._skipped_in_a_row,
-            good_steps_in_a_row=self._good_steps_in_a_row,
             num_filtered=self._producer.num_filtered,
             num_lost_groups=self._producer.num_lost_groups,
             tasks=self._parts.tasks.state(),
@@ -301,12 +261,8 @@ class Controller:
 
     def _resume(self, resumed: Resumed) -> None:
         state = resumed.state
-        self._step = self._engines_step = state.step
-        self._weights_version = state.version
-        self._evaluated_step = state.evaluated_step
-        self._scores = dict(state.scores) if state.scored_by == self._run.keep_best else {}
-        self._skipped_in_a_row = state.skipped_in_a_row
-        self._good_steps_in_a_row = state.good_steps_in_a_row
+        self._progress = Progress.of(self._run, state)
+        self._engines_step = state.step
         self._parts.ledger.restore(state.ledger)
         self._buffer.restore(state.buffer, round_number=state.step, version=state.version)
         self._producer.restore(
@@ -347,6 +303,6 @@ class Controller:
         return error
 
     async def _save_last_step(self) -> None:
-        if self._saver.step != self._step and self._weights_version > 0:
+        if self._saver.step != self._progress.step and self._progress.weights_version > 0:
             await self._saver.save()
             await self._saver.end()

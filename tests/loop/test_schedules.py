@@ -24,10 +24,11 @@ from molt_core.api.events import EvalFinished, RunFinished, StepFinished, Weight
 from molt_core.api.run_options import RunOptions
 from molt_core.errors import Interrupted, RunError
 from molt_core.experience import Outcome
-from molt_core.loop.controller import MAX_SKIPPED_IN_A_ROW, Controller
+from molt_core.loop.controller import Controller
 from molt_core.loop.evaluate import eval_tasks
 from molt_core.loop.parts import LoopParts, Resumed
 from molt_core.loop.ports import RolloutsLost
+from molt_core.loop.progress import MAX_SKIPPED_IN_A_ROW
 from molt_core.loop.state import LoopState
 from molt_core.loop.stop import StopSignal
 from molt_core.report.ledger import Ledger
@@ -124,6 +125,9 @@ class Books:
         in_flight = {ticket.index for ticket in state.buffer.in_flight}
         for number in range(state.buffer.num_started, len(books.groups)):
             assert books.groups.pop(number).fate == IN_FLIGHT
+        # some had started in the instant in which the run failed, and had not come to ask for anything
+        for ticket in state.buffer.in_flight:
+            books.groups.setdefault(ticket.index, GroupBook(ticket.index, ticket.deadline))
         for number, book in books.groups.items():
             if number in in_flight:
                 assert book.fate not in (TRAINING, TRAINED)
@@ -464,6 +468,13 @@ class Schedules(RuleBasedStateMachine):
 
     def check_ledger(self) -> None:
         told, recounted = self.ledger.as_dict(), self.books.ledger()
+        silent = told["prompts"]["dispatched"] - recounted["prompts"]["dispatched"]
+        assert silent == 0 or (silent > 0 and self.expected), (
+            "only a run that fails starts what asks for nothing"
+        )
+        for unit, number in (("prompts", silent), ("rollouts", silent * self.options.group_size)):
+            recounted[unit]["dispatched"] += number
+            recounted[unit]["pending"] += number
         for unit, counts in recounted.items():
             # at the end of a run, while it is saved, nothing is pending any more
             for reason in {"interrupted", "run_failed", "run_ended"} & told[unit]["dropped"].keys():
