@@ -17,7 +17,8 @@ from molt_core.api.run_options import RunOptions
 from molt_core.errors import ActorLost, ObjectLost, PreflightError, RunError
 from molt_core.launch import child_process
 from molt_core.launch.local_executor import LocalExecutor
-from molt_core.launch.ray_executor import RayExecutor, RayHandle
+from molt_core.launch.ray_actor import RayHandle
+from molt_core.launch.ray_executor import RayExecutor
 from molt_core.launch.specs import RayOptions
 
 HERE = "tests.launch.actors_for_tests"

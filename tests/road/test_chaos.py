@@ -45,7 +45,7 @@ def test_three_hundred_steps_of_chaos_end_well_with_an_exact_ledger_and_somethin
     next_death = 2
     while not run.has_ended:
         time.sleep(0.2)
-        victims = run.processes("ray::_AsyncActor")
+        victims = run.processes("ray::AsyncActor")
         if victims and len(run.steps()) >= next_death:
             chance.choice(victims).kill()
             num_killed += 1

@@ -16,7 +16,7 @@ SMALL = (*DIGITS, *EMBEDDED, "--executor", "ray")
 
 
 def actors(node, name):
-    """Processes of a node's actors; `ray::_Actor` is that of the trainer."""
+    """Processes of a node's actors; `ray::BlockingActor` is that of the trainer."""
     raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
     return [each for each in raylet.children(recursive=True) if " ".join(each.cmdline()).startswith(name)]
 
@@ -74,8 +74,8 @@ def test_a_run_survives_the_death_of_a_node_and_uses_one_that_joins(start):
             *SMALL, *LONG, "--ray-address", cluster.address, "--engines", "2", "--workers", "2", "--max-staleness", "2",
         )  # fmt: skip
         run.wait_for_steps(3)
-        (dying,) = (node for node in cluster.worker_nodes if not actors(node, "ray::_Actor"))
-        lost = {actor.name() for actor in actors(dying, "ray::_AsyncActor")}
+        (dying,) = (node for node in cluster.worker_nodes if not actors(node, "ray::BlockingActor"))
+        lost = {actor.name() for actor in actors(dying, "ray::AsyncActor")}
         assert lost
         cluster.remove_node(dying, allow_graceful=False)
         # what is left has room for the trainer and two more
@@ -95,6 +95,10 @@ def test_a_run_survives_the_death_of_a_node_and_uses_one_that_joins(start):
         # each prompt once, whatever became of its first samples
         assert account["prompts"]["trained"] == 2 * len(run.steps())
         assert max(step["staleness/max"] for step in run.steps()) <= 2
-        left = [actor for node in cluster.worker_nodes for actor in actors(node, "ray::_A")]
+        left = [
+            actor
+            for node in cluster.worker_nodes
+            for actor in actors(node, ("ray::BlockingActor", "ray::AsyncActor"))
+        ]
         _, alive = psutil.wait_procs(left, timeout=10)
         assert (alive, len(cluster.worker_nodes)) == ([], 2), "the cluster goes on, without ours"

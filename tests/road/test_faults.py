@@ -32,7 +32,7 @@ def test_ctrl_c_saves_and_ends_with_130(start):
     assert run.left_behind() == []
 
 
-ENGINE, TRAINER, ENGINE_HOST_OR_WORKER = "VLLM::EngineCore", "ray::_Actor", "ray::_AsyncActor"
+ENGINE, TRAINER, ENGINE_HOST_OR_WORKER = "VLLM::EngineCore", "ray::BlockingActor", "ray::AsyncActor"
 
 
 def test_killed_engines_and_workers_are_started_again_and_nothing_is_counted_twice(start):
