@@ -132,7 +132,9 @@ def engines_are_enough(view: PlanView) -> Iterator[Finding]:
     """A run can't wait for more engines than it has."""
     run = view.run
     if run.min_engines is not None and run.min_engines > run.engines:
-        message = f"min_engines is {run.min_engines}, but there are only {run.engines} engines to wait for"
+        message = (
+            f"the run would wait for ever: min_engines is {run.min_engines}, and engines is {run.engines}"
+        )
         because = (view.source("min_engines"), view.source("engines"))
         yield error("M317", message, *because, fix=f"--engines {run.min_engines}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -28,7 +29,7 @@ def report_lines(
     """
     Args:
         plan: of plan.json.
-        metrics: of metrics.jsonl, steps and evaluations.
+        metrics: of metrics.jsonl: steps, evaluations, lost actors.
         ledger: of ledger.jsonl; only its last line is shown.
         checkpoints: names, oldest first.
         columns: of a line.
@@ -42,6 +43,7 @@ def report_lines(
         _times(steps),
         _evaluations(evals),
         ledger_lines(ledger[-1] if ledger else {}),
+        _losses([record["actor"] for record in metrics if "actor" in record]),
     )
     lines = [f"{label:<12}{text}".rstrip() for block in blocks for label, text in block]
     if checkpoints:
@@ -106,6 +108,12 @@ def _evaluations(evals: Sequence[Record]) -> Iterator[tuple[str, str]]:
             "evaluation" if not place else "",
             f"after step {record['step']}, version {version}: {', '.join(told)}",
         )
+
+
+def _losses(actors: Sequence[str]) -> Iterator[tuple[str, str]]:
+    if actors:
+        counts = ", ".join(f"{name} {count}" for name, count in sorted(Counter(actors).items()))
+        yield "lost", f"{counts}  (times that it died; what it was at was done again)"
 
 
 def _buckets(values: Sequence[float]) -> list[float]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from molt_core.api.events import EvalFinished, RunFinished, StepFinished
+from molt_core.api.events import ActorDied, EvalFinished, RunFinished, RunStarted, StepFinished
 from molt_core.report.json_lines import JsonLines, read_json_lines, to_line
 from molt_core.report.metrics_file import MetricsFile
 
@@ -70,3 +70,16 @@ def test_metrics_file_has_a_line_for_each_step_and_evaluation_and_for_nothing_el
         {"step": 0, "version": 0, "newest_version": 0, "eval/e/pass@1": 0.5},
         {"step": 1, "reward/mean": 0.25},
     ]
+
+
+def test_a_lost_actor_stands_after_the_step_before_it_also_when_a_run_was_resumed(tmp_path):
+    file = MetricsFile(tmp_path / "metrics.jsonl")
+    file.on_event(RunStarted(run_folder=tmp_path, plan={}, step=7))
+    file.on_event(ActorDied(name="engine-0", cause="engine-0 died", restart_in_s=2.0))
+    file.on_event(StepFinished(step=8, metrics={"reward/mean": 1.0}))
+    file.on_event(ActorDied(name="worker-1", cause="worker-1 died", restart_in_s=None))
+    file.close()
+
+    assert [(line["step"], line.get("actor")) for line in read_json_lines(tmp_path / "metrics.jsonl")] == [
+        (7, "engine-0"), (8, None), (8, "worker-1"),
+    ]  # fmt: skip

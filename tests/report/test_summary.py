@@ -43,6 +43,14 @@ def test_rewards_times_evaluations_and_ledger_are_told():
     ]
 
 
+def test_actors_that_died_are_counted_by_name():
+    lost = [{"step": 1, "actor": name, "lost": "killed"} for name in ("worker-0", "engine-1", "worker-0")]
+    lines = report_lines(PLAN, [step(1, 0.5), *lost, step(2, 0.5)], [], [], 120)
+
+    assert "steps       2 of 5 in 4s" in lines
+    assert "lost        engine-1 1, worker-0 2  (times that it died; what it was at was done again)" in lines
+
+
 def test_steps_that_are_not_finite_are_counted_and_spoil_no_mean():
     metrics = [step(1, 0.5), step(2, float("nan"), **{"policy/grad_norm": float("inf")}), step(3, 0.5)]
     lines = report_lines(PLAN, metrics, [], [], 120)
