@@ -20,7 +20,8 @@ class RunOptions:
         None, help="JSONL, parquet, Hugging Face id, or the name of an environment that makes tasks"
     )
     eval_data: str | None = option(
-        None, help="as --data, for evaluation; default: the environment's own held-out tasks"
+        None,
+        help="as --data, for evaluation; default: the environment's own held-out tasks (molt eval: --data)",
     )
     group_size: int = option(8, help="rollouts sampled for each prompt", ge=1)
     incomplete_groups: Literal["keep", "drop"] = option(

@@ -32,7 +32,9 @@ COMMANDS: Final = {
     "eval": Command("eval", "[FILE.toml ...] [--flags]", "grade a model or checkpoint; needs no trainer"),
     "report": Command("report", "RUN", "what a run learned, took and lost"),
     "check": Command("check", "[FILE.toml ...] [--flags]", "say what is wrong with a run; starts nothing"),
-    "plugins list": Command("plugins_list", "[--slot SLOT] [--json]", "what is installed, by slot"),
+    "plugins list": Command(
+        "plugins_list", "[--slot SLOT] [--json] [--details]", "what is installed, by slot"
+    ),
     "plugins info": Command("plugins_info", "NAME", "what one plugin does, and its options"),
 }
 """In the order in which help shows them; modules are those of this package."""

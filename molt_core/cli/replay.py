@@ -16,8 +16,8 @@ from molt_core.report.run_folder import RunFolder
 USAGE = """\
 usage: molt replay RUN [--steps A | --steps A-B] [--trainer-ranks N]
 
-Trains the batches that a run with --record has kept on the same weights once more, and says of each
-step whether loss, gradient norm and weights are equal to the bit. Needs no engine; changes nothing.
+Trains once more, from the same weights, on the batches that a run with --record has kept, and says of
+each step whether loss, gradient norm and weights are equal to the bit. Needs no engine; changes nothing.
 Exit code 4 if something differs.
 
 --trainer-ranks: as many as recorded the first of these steps. Another number spreads the batches anew, and

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -70,10 +71,13 @@ def plan_of(folder: RunFolder) -> Plan:
 
 def _help() -> str:
     options = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(FREE_OPTIONS))
+    text = (
+        f"Flags are those of molt run. May change: {options}, and what is chosen for "
+        f"{', '.join(sorted(FREE_SLOTS))}. Any other change is refused."
+    )
     return (
         "usage: molt resume RUN [--flag VALUE ...]\n\n"
         "Goes on in the run folder RUN from its last good checkpoint. Nothing is trained twice, nothing is lost.\n"
-        f"Flags are those of molt run. May change: {options},\n"
-        f"and what is chosen for {', '.join(sorted(FREE_SLOTS))}. Any other change is refused.\n"
+        f"{textwrap.fill(text, 100, break_on_hyphens=False)}\n"
         "--dry-run says where it would go on and changes nothing.\n"
     )

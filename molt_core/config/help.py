@@ -39,7 +39,7 @@ def help_text(argv: Sequence[str], scan: Scan, command: str = "molt run", purpos
 def _lines(command: str, choices: Choices, scan: Scan, purpose: Purpose) -> Iterator[str]:
     yield f"usage: {command} [FILE.toml ...] [--flag VALUE ...]"
     yield ""
-    yield "Later files win over earlier ones, flags over files."
+    yield "Later files win over earlier ones, flags over files. A flag with ... is given once for each value."
     yield from ("", "run:")
     for attribute in fields_of(RunOptions):
         if attribute.name not in purpose.unused_keys:
@@ -80,8 +80,10 @@ def _default(attribute: Attribute) -> str:
     default: Any = attribute.default
     if default is attrs.NOTHING:
         return "required"
-    if default is None:
+    if default is None or default in ("", ()):
         return "not set"
+    if isinstance(default, tuple):
+        return ", ".join(map(str, default))
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 

@@ -8,10 +8,11 @@ error M301  estimator 'grpo' compares rollouts of one prompt, but there is one p
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from molt_core.api.findings import Finding, Level
 from molt_core.api.plan_view import PlanView
@@ -50,19 +51,26 @@ def show_parts(view: PlanView) -> str:
 
 def show_plan(plan: Plan) -> str:
     """The plan in short: what runs, with options, and its digest."""
-    options = "\n".join(f"  {name} = {value}" for name, value in plan.run.items() if value is not None)
+    options = "\n".join(
+        f"  {name} = {_value(value)}" for name, value in plan.run.items() if value is not None
+    )
     parts = [
         (
             part.slot,
             part.name,
             f"{part.dist} {part.version}",
-            " ".join(f"{k}={v}" for k, v in part.options.items()),
+            " ".join(f"{k}={_value(v)}" for k, v in part.options.items() if v is not None),
         )
         for chosen in plan.parts.values()
         for part in chosen
     ]
     chosen = table([("slot", "plugin", "from", "options"), *parts])
     return f"run\n{options}\n\n{chosen}\n\nplan {plan.digest[:12]}, molt-core {plan.molt_version}"
+
+
+def _value(value: Any) -> str:
+    """As in a configuration file, but words bare."""
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
 
 
 def _finding(finding: Finding, *, colour: bool) -> Iterator[str]:

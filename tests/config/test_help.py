@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from molt_core.config.help import help_text
-from molt_core.plugins.scan import Scan
+from molt_core.plugins.scan import Scan, scan
 
 
 def test_core_flags_come_with_range_help_and_default(stand_ins: Scan) -> None:
@@ -13,6 +13,15 @@ def test_core_flags_come_with_range_help_and_default(stand_ins: Scan) -> None:
     assert "--group-size int >= 1" in text
     assert "[8]" in text
     assert "--partial / --no-partial" in text
+
+
+def test_defaults_are_shown_as_words_and_not_as_python() -> None:
+    text = " ".join(help_text([], scan()).split())
+    assert "one node after the other [engines, workers]" in text
+    assert "that of the policy [not set]" in text
+    assert "()" not in text
+    assert "--executor.spread engines|ranks|workers ..." in text
+    assert "A flag with ... is given once for each value." in text
 
 
 def test_only_flags_of_chosen_plugins_are_shown(stand_ins: Scan) -> None:

@@ -39,5 +39,7 @@ def test_plan_and_parts_name_distribution_and_version(stand_ins: Scan) -> None:
     assert "molt-plugin-estimators 0.1.0" in show_parts(view)
     text = show_plan(freeze(view))
     assert "group_size = 8" in text
-    assert "whiten=True" in text
+    assert "whiten=true" in text
+    assert "partial = true" in text
+    assert "None" not in text
     assert freeze(view).digest[:12] in text

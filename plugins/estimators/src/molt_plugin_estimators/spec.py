@@ -27,7 +27,7 @@ class KlOptions:
     kl_coef: float = option(0.0, help="weight of a per-token KL penalty in the reward; 0: none", ge=0)
     kl_form: Literal["k1", "k2", "k3"] = option("k1", help="estimate of the KL divergence")
     kl_reference: Literal["model", "sampler"] = option(
-        "model", help="against a frozen copy of the first policy, or against the policy that sampled"
+        "model", help="against a frozen model (--reference), or against the policy that sampled"
     )
     kl_target: float | None = option(
         None, help="steer the KL coefficient towards this KL per token; default: it stays fixed", gt=0
