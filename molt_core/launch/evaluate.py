@@ -29,7 +29,7 @@ from molt_core.report.evaluation import episode, evaluation_lines
 from molt_core.report.json_lines import JsonLines
 from molt_core.report.metrics import eval_metrics
 from molt_core.report.metrics_file import MetricsFile
-from molt_core.report.step_line import duration
+from molt_core.report.step_line import counted, duration
 
 MOST_TASKS = 1_000_000
 """More than any data set here; an environment that makes as many makes them without end."""
@@ -87,7 +87,8 @@ def evaluate_model(configuration: Configuration, plan: Plan, findings: Sequence[
     lines.on_event(EvalFinished(step=0, version=0, metrics=metrics, summaries=summaries))
     lines.close()
     console.note(
-        f"{opened.model.folder} on {options.data or name}: {len(tasks)} prompts x {options.eval_samples} replies "
+        f"{opened.model.folder} on {options.data or name}: {counted(len(tasks), 'prompt')} x "
+        f"{counted(options.eval_samples, 'reply', 'replies')} "
         f"at temperature {options.eval_temperature:g}, in {duration(time.monotonic() - started)}"
     )
     short = {key.removeprefix(f"eval/{name}/"): value for key, value in metrics.items()}

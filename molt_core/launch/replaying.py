@@ -43,10 +43,11 @@ def recorded(folder: RunFolder, first: int | None, last: int | None) -> range:
     wanted = range(there[0] if first is None else first, (there[-1] if last is None else last) + 1)
     missing = sorted(set(wanted) - set(there))
     if missing or not wanted:
-        message = (
-            f"steps {wanted.start} to {wanted.stop - 1} are asked for; recorded are {there[0]} to {there[-1]}"
-        )
-        if missing:
+        steps = f"steps {wanted.start} to {wanted.stop - 1} are"
+        if len(wanted) == 1:
+            steps = f"step {wanted.start} is"
+        message = f"{steps} asked for; recorded are {there[0]} to {there[-1]}"
+        if missing and missing[0] in range(there[0], there[-1]):
             message += f", without {missing[0]}"
         raise ConfigError([error("M605", message)])
     return wanted

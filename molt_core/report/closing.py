@@ -10,7 +10,7 @@ from molt_core.api.events import EvalFinished, RunFinished
 from molt_core.report.cells import cut, visible
 from molt_core.report.ledger import UNITS
 from molt_core.report.metrics import mean
-from molt_core.report.step_line import duration, number
+from molt_core.report.step_line import counted, duration, number
 
 SPAN: Final = 3
 """Steps at each end whose mean reward is compared."""
@@ -35,7 +35,7 @@ def closing_lines(
         checkpoint: the last one, as a person would type it; empty without.
         next_steps: what for, and the command.
     """
-    took = f"{num_steps} steps in {duration(seconds)}"
+    took = f"{counted(num_steps, 'step')} in {duration(seconds)}"
     lines = ["", cut(f"{HEADINGS.get(ended.outcome, ended.outcome)}: {took}", columns)]
     if ended.error:
         lines.append(f"  because     {visible(ended.error)}")
@@ -59,8 +59,8 @@ def _rewards(rewards: Sequence[float]) -> Iterator[tuple[str, str]]:
     finite = [reward for reward in rewards if math.isfinite(reward)]
     if finite:
         first, last = mean(finite[:SPAN]), mean(finite[-SPAN:])
-        span = min(SPAN, len(finite))
-        yield "reward", f"{number(first, 3)} -> {number(last, 3)}  (mean of the first and last {span} steps)"
+        span = counted(min(SPAN, len(finite)), "step")
+        yield "reward", f"{number(first, 3)} -> {number(last, 3)}  (mean of the first and last {span})"
 
 
 def _evaluations(evals: Sequence[EvalFinished]) -> Iterator[tuple[str, str]]:

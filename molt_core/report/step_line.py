@@ -117,5 +117,10 @@ def number(value: float | None, digits: int) -> str:
     return f"{value:.{digits}f}"
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """`1 step`, `2 steps`, `2 replies`."""
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
 def percent(value: float | None) -> str:
     return "-" if value is None or not math.isfinite(value) else f"{value:.0%}"

@@ -11,7 +11,7 @@ from typing import Any, Final
 from molt_core.report.cells import cut
 from molt_core.report.closing import ledger_lines
 from molt_core.report.metrics import mean
-from molt_core.report.step_line import duration, number, percent, trend
+from molt_core.report.step_line import counted, duration, number, percent, trend
 
 Record = Mapping[str, Any]
 ENDS: Final = 3
@@ -69,7 +69,7 @@ def _rewards(steps: Sequence[Record], plain: bool) -> Iterator[tuple[str, str]]:
     span = min(ENDS, len(rewards))
     first, last = number(mean(rewards[:span]), 3), number(mean(rewards[-span:]), 3)
     curve = "" if plain else f"{trend(_buckets(rewards))}  "
-    yield "reward", f"{first} -> {last}  {curve}(first and last {span} steps)"
+    yield "reward", f"{first} -> {last}  {curve}(first and last {counted(span, 'step')})"
     lengths = _mean_of(steps, "rollout/length_mean")
     truncated = percent(_mean_of(steps, "rollout/truncated_rate"))
     stale = max(step.get("staleness/max", math.nan) for step in steps)

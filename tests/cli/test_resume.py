@@ -208,6 +208,17 @@ def test_steps_to_replay_that_are_no_steps_are_refused(run, steps):
         replay.main([str(run), "--steps", steps])
 
 
+def test_a_step_that_was_not_recorded_is_named_beside_those_that_were(run):
+    batches = run / "rollouts"
+    batches.mkdir(exist_ok=True)
+    for step in (1, 2, 4):
+        (batches / f"step_{step}.json").write_text("{}")
+    with pytest.raises(ConfigError, match="step 9 is asked for; recorded are 1 to 4$"):
+        replay.main([str(run), "--steps", "9", "--trainer-ranks", "1"])
+    with pytest.raises(ConfigError, match="steps 2 to 4 are asked for; recorded are 1 to 4, without 3$"):
+        replay.main([str(run), "--steps", "2-4", "--trainer-ranks", "1"])
+
+
 @pytest.mark.parametrize("ranks", ["0", "two", "-1", ""])
 def test_ranks_to_replay_with_that_are_no_number_are_refused(run, ranks):
     with pytest.raises(ConfigError, match="--trainer-ranks must be a whole number >= 1"):

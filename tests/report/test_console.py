@@ -124,6 +124,11 @@ def test_paths_below_the_working_directory_are_shown_as_they_would_be_typed(
     assert "  checkpoint  runs/one/checkpoints/step_4" in stream.getvalue().splitlines()
 
 
+def test_one_step_is_no_steps() -> None:
+    lines = printed(StepFinished(step=1, metrics={"reward/mean": 0.5}), ended()).splitlines()
+    assert "  reward      0.500 -> 0.500  (mean of the first and last 1 step)" in lines
+
+
 def test_a_run_that_failed_before_its_first_step_says_why_and_claims_nothing() -> None:
     lines = printed(ended("failed", error="engine-0 died: out of memory")).splitlines()
     assert lines[1] == "failed: 4 steps in 0s"
