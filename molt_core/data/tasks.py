@@ -197,7 +197,10 @@ def _check_identity(here: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         error(
             "M521",
             f"the checkpoint was made with data of {name} {state.get(name)!r}, this run has {value!r}",
-            fix="bring back the rows that it was made with; or a new run: molt run RUN/config.toml --model RUN",
+            fix=(
+                "bring back the rows that it was made with; or a new run: "
+                "molt run RUN/config.toml --model RUN --run-name NAME"
+            ),
         )
         for name, value in here.items()
         if state.get(name) != value

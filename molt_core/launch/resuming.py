@@ -54,7 +54,9 @@ def find_rest(folder: RunFolder, changes: tuple[Change, ...]) -> Rest:
         raise ConfigError(
             [
                 error(
-                    "M603", f"every checkpoint in {folder.checkpoints} is damaged: {'; '.join(found.damaged)}"
+                    "M603",
+                    f"every checkpoint in {folder.checkpoints} is damaged: {'; '.join(found.damaged)}",
+                    fix="restore one from a backup; or a new run: molt run RUN/config.toml --run-name NAME",
                 )
             ]
         )

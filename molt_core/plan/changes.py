@@ -57,7 +57,7 @@ def refused(found: tuple[Change, ...], origins: Mapping[str, str]) -> tuple[Find
             "M602",
             f"{change.key} was {change.before!r} when the run began and is {change.now!r} now",
             Source("the rest would be another experiment", origins.get(change.key, "")),
-            fix=f"leave {flag_of(change.key)} out; or a new run: molt run RUN/config.toml --model RUN",
+            fix=f"leave {flag_of(change.key)} out; or a new run: molt run RUN/config.toml --model RUN --run-name NAME",
         )
         for change in found
         if not change.is_free

@@ -179,7 +179,10 @@ class Console:
                 yield "train it further", f"molt resume {folder} --steps {2 * self._plan['run']['steps']}"
             yield "evaluate it", f"molt eval {folder / 'config.toml'} --model {folder / 'latest'}"
             yield "load it", f"AutoModelForCausalLM.from_pretrained({str(folder / 'latest')!r})"
-        yield "again, other seed", f"molt run {folder / 'config.toml'} --seed {self._plan['run']['seed'] + 1}"
+        seed, name = self._plan["run"]["seed"] + 1, self._plan["run"].get("run_name")
+        # a name of one's own is in the file, and a run is never overwritten
+        other_name = f" --run-name {name}-seed-{seed}" if name else ""
+        yield "again, other seed", f"molt run {folder / 'config.toml'} --seed {seed}{other_name}"
         if any(part["name"] == "tensorboard" for part in self._plan["parts"].get("hooks", ())):
             yield "see the curves", f"tensorboard --logdir {folder}"
         else:
