@@ -68,8 +68,9 @@ def test_a_command_that_outlasts_its_rollout_is_found(options: dict[str, Any]) -
 def test_a_harness_whose_own_prompt_fills_the_context_is_worth_a_word() -> None:
     warned = [one for one in findings(recipe="claude-code", argv=("sh",)) if one.code == "AGENTS3"]
     assert [one.level for one in warned] == ["warning"]
-    run = RunOptions(model="m", max_length=65536)
-    assert findings(run, recipe="claude-code", argv=("sh",)) == []
+    run = RunOptions(model="m", max_length=32768)
+    assert "--max-length 32768" in warned[0].fix
+    assert findings(run, recipe="claude-code", argv=("sh",)) == [], "the way out is one"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 argv = ["tool", "--task", "{prompt}"]    default command
 answer = "stdout"                        what is graded, see the option of that name
 install = "npm install -g tool"          for the message when it is missing
-prompt_tokens = 9200                     of its first request, about
+prompt_tokens = 9100                     of its first request, about
 
 [env]                                    variables
 OPENAI_BASE_URL = "{base_url}"

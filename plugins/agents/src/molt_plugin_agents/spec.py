@@ -141,7 +141,7 @@ def prompt_fits(view: PlanView) -> Iterator[Finding]:
     (part,) = view.parts["agents"]
     recipe = load_recipe(part.options.recipe)
     room = view.run.max_length or view.model.max_length
-    if room is not None and recipe.prompt_tokens > room // 2:
+    if room is not None and recipe.prompt_tokens > room * 2 // 3:
         message = (
             f"{part.options.recipe} begins with about {recipe.prompt_tokens} tokens, max_length is {room}"
         )
