@@ -52,7 +52,8 @@ def _json_row(line: bytes) -> Row | str:
         return f"not UTF-8: {failure.reason} at byte {failure.start}"
     except json.JSONDecodeError as failure:
         hint = "; a file of one JSON array must be written as one object a line" if line[:1] == b"[" else ""
-        return f"not JSON: {failure.msg} at column {failure.colno}{hint}"
+        # not its own column, which is 1 where the line ends too early
+        return f"not JSON: {failure.msg} at column {failure.pos + 1}{hint}"
     except (ValueError, RecursionError) as failure:
         return f"not JSON: {failure}"
     return value if isinstance(value, dict) else f"a JSON {type(value).__name__}, wanted an object"

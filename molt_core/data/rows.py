@@ -133,7 +133,7 @@ def _broken_lines(source: str, broken: Sequence[tuple[int, str]]) -> list[Findin
 def _missing_column(source: str, accepted: Sequence[str], lacking: _Lacking, num_rows: int) -> Finding:
     from difflib import get_close_matches
 
-    which = f"{lacking.num_rows} of {num_rows} rows have"
+    which = f"{lacking.num_rows} of {num_rows} {'row has' if num_rows == 1 else 'rows have'}"
     message = f"{source}:{lacking.number}: {which} no column {' or '.join(accepted)}"
     present = [str(name) for name in lacking.row]
     close = [near for name in accepted for near in get_close_matches(name, present, n=1)]

@@ -8,6 +8,7 @@ here are the stream, its width and its colours.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -181,7 +182,7 @@ class Console:
             yield "load it", f"AutoModelForCausalLM.from_pretrained({str(folder / 'latest')!r})"
         seed, name = self._plan["run"]["seed"] + 1, self._plan["run"].get("run_name")
         # a name of one's own is in the file, and a run is never overwritten
-        other_name = f" --run-name {name}-seed-{seed}" if name else ""
+        other_name = f" --run-name {re.sub(r'-seed-[0-9]+$', '', name)}-seed-{seed}" if name else ""
         yield "again, other seed", f"molt run {folder / 'config.toml'} --seed {seed}{other_name}"
         if any(part["name"] == "tensorboard" for part in self._plan["parts"].get("hooks", ())):
             yield "see the curves", f"tensorboard --logdir {folder}"

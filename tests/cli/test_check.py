@@ -85,7 +85,7 @@ def test_every_mistake_is_shown_with_its_place_and_exit_code_2(tmp_path: Path) -
     ("rows", "words"),
     [
         ("", "holds no rows"),
-        ('{"prompt": "1+1"}\n', "rows have no column answer or label"),
+        ('{"prompt": "1+1"}\n', "1 of 1 row has no column answer or label"),
         ("[]\n", "wanted an object"),
     ],
 )

@@ -60,6 +60,7 @@ def test_blank_lines_a_byte_order_mark_and_windows_line_ends_are_fine(tmp_path: 
     ("line", "reason"),
     [
         ('{"prompt": ', "not JSON: Expecting value at column 12"),
+        ('{"prompt": 3', "not JSON: Expecting ',' delimiter at column 13"),
         ("[1, 2]", "a JSON list, wanted an object"),
         ('"text"', "a JSON str, wanted an object"),
         ('[{"prompt": "p"},', "a file of one JSON array must be written as one object a line"),

@@ -124,11 +124,10 @@ def test_paths_below_the_working_directory_are_shown_as_they_would_be_typed(
     assert "  checkpoint  runs/one/checkpoints/step_4" in stream.getvalue().splitlines()
 
 
-def test_the_next_run_of_a_named_one_has_another_name() -> None:
+@pytest.mark.parametrize("name", ["one", "one-seed-0"])
+def test_the_next_run_of_a_named_one_has_another_name(name: str) -> None:
     stream = io.StringIO()
-    Console({**PLAN, "run": {**PLAN["run"], "run_name": "one"}}, FOLDER, stream, columns=100).on_event(
-        ended()
-    )
+    Console({**PLAN, "run": {**PLAN["run"], "run_name": name}}, FOLDER, stream, columns=100).on_event(ended())
     assert "molt run runs/one/config.toml --seed 1 --run-name one-seed-1\n" in stream.getvalue()
 
 
