@@ -15,7 +15,7 @@ from molt_core.api.environment import Row
 from molt_core.experience import Outcome, RolloutSummary
 from molt_core.report.cells import cut, visible
 from molt_core.report.metrics import shown_k
-from molt_core.report.step_line import number, percent
+from molt_core.report.step_line import counted, number, percent
 
 
 def episode(
@@ -58,10 +58,9 @@ def evaluation_lines(
     Args:
         metrics: of `eval_metrics`, by the last part of their names.
     """
-    lines = [
-        cut(f"  {label:<13}{value:>8}  {of}".rstrip(), columns)
-        for label, value, of in _cells(summaries, metrics)
-    ]
+    cells = list(_cells(summaries, metrics))
+    widest = max(13, *(len(label) + 2 for label, _, _ in cells))
+    lines = [cut(f"  {label:<{widest}}{value:>8}  {of}".rstrip(), columns) for label, value, of in cells]
     failure = next((summary for summary in summaries if summary.outcome is Outcome.FAILED), None)
     if failure is not None:
         lines.append(f"  first failure: {failure.rollout_id}: {failure.reason}: {visible(failure.detail)}")
@@ -76,12 +75,12 @@ def _cells(
     most = max(graded.values(), default=0)
     for k in shown_k(most):
         enough = sum(count >= k for count in graded.values())
-        yield f"pass@{k}", number(metrics[f"pass@{k}"], 3), _of(enough, num_prompts, "prompts")
+        yield f"pass@{k}", number(metrics[f"pass@{k}"], 3), _of(enough, num_prompts, "prompt")
     average = f"avg@{max(most, 1)}"
-    yield average, number(metrics[average], 3), _of(len(graded), num_prompts, "prompts")
+    yield average, number(metrics[average], 3), _of(len(graded), num_prompts, "prompt")
     num_graded = graded.total()
-    yield "reward mean", number(metrics["reward_mean"], 3), _of(num_graded, num_episodes, "episodes")
-    yield "tokens mean", number(metrics["length_mean"], 1), _of(num_graded, num_episodes, "episodes")
+    yield "reward mean", number(metrics["reward_mean"], 3), _of(num_graded, num_episodes, "episode")
+    yield "tokens mean", number(metrics["length_mean"], 1), _of(num_graded, num_episodes, "episode")
     for outcome in (Outcome.TRUNCATED, Outcome.FAILED, Outcome.ABSTAINED):
         so = [summary for summary in summaries if summary.outcome is outcome]
         reasons = Counter(summary.reason for summary in so if summary.reason).most_common()
@@ -89,7 +88,7 @@ def _cells(
         yield (
             str(outcome),
             percent(len(so) / max(num_episodes, 1)),
-            f"{_of(len(so), num_episodes, 'episodes')}{why}",
+            f"{_of(len(so), num_episodes, 'episode')}{why}",
         )
     for name, value in metrics.items():
         if name.startswith("env/"):
@@ -97,4 +96,4 @@ def _cells(
 
 
 def _of(count: int, total: int, what: str) -> str:
-    return f"{total} {what}" if count == total else f"{count} of {total} {what}"
+    return counted(total, what) if count == total else f"{count} of {counted(total, what)}"

@@ -47,9 +47,15 @@ def test_the_table_counts_failures_beside_the_grades() -> None:
     ]
 
 
+def test_long_names_widen_the_column() -> None:
+    lines = table(reply(0, 0, 1.0, info={"side_calls_of_mine": 2.0}))
+    assert "  env/side_calls_of_mine     2.000  mean of those that report it" in lines
+    assert "  pass@1                     1.000  1 prompt" in lines
+
+
 def test_an_evaluation_in_which_nothing_was_graded_has_no_numbers() -> None:
     lines = table(reply(0, 0, None, Outcome.FAILED, reason="timeout"))
-    assert lines[:2] == ["  pass@1              -  0 of 1 prompts", "  avg@1               -  0 of 1 prompts"]
+    assert lines[:2] == ["  pass@1              -  0 of 1 prompt", "  avg@1               -  0 of 1 prompt"]
 
 
 def test_an_episode_is_json_whatever_the_columns_hold() -> None:
