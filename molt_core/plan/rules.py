@@ -7,6 +7,7 @@ in `molt_core.plan.data_findings`, the model's folder in `molt_core.plan.model_f
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -118,6 +119,26 @@ def evaluation_samples(view: PlanView) -> Iterator[Finding]:
         yield warning("M310", message, *because, fix="--eval-temperature 1.0")
 
 
+BEST: Final = re.compile(
+    r"(pass|avg)@(?P<k>\d+)|reward_mean|length_mean|truncated_rate|failed_rate|abstained_rate|env/.+"
+)
+"""Metrics of an evaluation without `eval/<set>/`; what an environment reports is known only when it does."""
+
+
+def best_is_measured(view: PlanView) -> Iterator[Finding]:
+    """What says which checkpoint is best is a metric that evaluation will have."""
+    run = view.run
+    if run.keep_best is None or run.eval_prompts == 0:
+        return
+    led_by = view.parts.get(EnvironmentSpec.slot) or view.parts.get(AgentSpec.slot) or ()
+    prefix = f"eval/{led_by[0].spec.name}/" if led_by else "eval/"
+    found = BEST.fullmatch(run.keep_best.removeprefix(prefix))
+    if not run.keep_best.startswith(prefix) or not found or int(found["k"] or 1) > run.eval_samples:
+        message = f"keep_best is {run.keep_best!r}, which no evaluation of this run will have"
+        because = (view.source("keep_best"), view.source("eval_samples"))
+        yield error("M318", message, *because, fix=f"--keep-best {prefix}pass@{run.eval_samples}")
+
+
 def ranks_have_work(view: PlanView) -> Iterator[Finding]:
     """A rank without a single rollout slows the others down."""
     run = view.run
@@ -177,6 +198,7 @@ CORE_RULES: Final[tuple[Rule, ...]] = (
     lengths_fit,
     output_is_writable,
     evaluation_is_possible,
+    best_is_measured,
     ranks_have_work,
     engines_are_enough,
     agents_are_graded,

@@ -32,6 +32,9 @@ def found(scan: Scan, *argv: str) -> list[Finding]:
         (("--eval-samples", "4"), "warning", "M310", "--eval-samples"),
         (("--trainer-ranks", "64"), "warning", "M311", "default"),
         (("--min-engines", "2"), "error", "M317", "--min-engines"),
+        (("--keep-best", "eval/other/pass@1"), "error", "M318", "--keep-best"),
+        (("--keep-best", "reward_mean"), "error", "M318", "--keep-best"),
+        (("--keep-best", "eval/arithmetic/pass@2"), "error", "M318", "--keep-best"),
     ],
 )
 def test_rule_fires_once_and_names_the_origin(
@@ -51,6 +54,8 @@ def test_rule_fires_once_and_names_the_origin(
         ("--max-length", "1024"),
         ("--eval-samples", "4", "--eval-temperature", "1"),
         ("--run-name", "first"),
+        ("--keep-best", "eval/arithmetic/pass@1"),
+        ("--keep-best", "eval/arithmetic/env/anything"),
     ],
 )
 def test_what_is_fine_has_no_findings(stand_ins: Scan, argv: tuple[str, ...]) -> None:
