@@ -6,16 +6,19 @@ with a session of its own, so that it can be killed like a command.
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from multiprocessing import forkserver
 from pathlib import Path
 
 from molt_core.cli.main import main
 
 _FORKSERVER = multiprocessing.get_context("forkserver")
+atexit.register(forkserver._forkserver._stop)  # and wait for it; it would end a little after the tests
 _FORKSERVER.set_forkserver_preload(
     [
         "molt_core.launch.train", "molt_plugin_fsdp.trainer", "molt_plugin_transformers.engine",

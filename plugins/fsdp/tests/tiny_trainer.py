@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ SIZE: dict[str, Any] = {
 def run_ranks(one_rank: Callable[..., None], world_size: int, *args: Any) -> None:
     """Run `one_rank(rank, world_size, *args)` in processes of their own, forked from one that has imported torch."""
     multiprocessing.set_forkserver_preload(["molt_plugin_fsdp.trainer", "molt_plugin_losses.ppo"])
+    atexit.register(forkserver._forkserver._stop)  # and wait for it; it would end a little after the tests
     torch.multiprocessing.start_processes(
         one_rank, args=(world_size, *args), nprocs=world_size, start_method="forkserver"
     )
