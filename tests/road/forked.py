@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from multiprocessing import forkserver
 from pathlib import Path
@@ -32,6 +33,9 @@ class Forked:
         """Start it in `folder`; what it prints is written to `output`."""
         self._process = _FORKSERVER.Process(target=_run, args=(list(words), folder, output))
         self._process.start()
+        # until it leads its group nobody can kill that
+        while self._process.is_alive() and os.getpgid(self.pid) != self.pid:
+            time.sleep(0.001)
 
     @property
     def pid(self) -> int:
