@@ -16,8 +16,7 @@ use an engine up are functions: `assert_stopped`, `assert_unusable_after_a_faile
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any
+import re
 
 import pytest
 
@@ -29,8 +28,8 @@ from molt_core.testing.engine_contract.updates import UpdateContract
 from molt_core.testing.tiny_model import TinyModel
 
 __all__ = [
-    "EngineContract", "assert_stopped", "assert_unusable_after_a_failed_update", "busy", "context", "prompts",
-    "request",
+    "EngineContract", "assert_all_raise", "assert_stopped", "assert_unusable_after_a_failed_update", "busy", "context",
+    "prompts", "request",
 ]  # fmt: skip
 
 
@@ -52,7 +51,7 @@ async def assert_unusable_after_a_failed_update(engine: Engine, model: TinyModel
     waiting = await busy(engine)
     with pytest.raises(RunError, match=f"update to version {weights.version} failed"):
         await engine.update_weights(weights, drain=False)
-    await _assert_all_raise(engine, waiting, f"update to version {weights.version} failed")
+    await assert_all_raise(engine, waiting, f"update to version {weights.version} failed")
 
 
 async def assert_stopped(engine: Engine) -> None:
@@ -60,11 +59,23 @@ async def assert_stopped(engine: Engine) -> None:
     waiting = await busy(engine)
     await engine.stop()
     await engine.stop()
-    await _assert_all_raise(engine, waiting, "stopped")
+    await assert_all_raise(engine, waiting, "stopped")
 
 
-async def _assert_all_raise(engine: Engine, waiting: list[asyncio.Task[Generation]], match: str) -> None:
-    calls: list[Awaitable[Any]] = [*waiting, engine.generate(request([5])), engine.check_health()]
-    for call in calls:
+async def assert_all_raise(engine: Engine, waiting: list[asyncio.Task[Generation]], match: str) -> None:
+    """Those who wait hear why nothing comes any more, and so does whoever asks later."""
+    ended = [await _error(task) for task in waiting]
+    # some may have had their reply in the last moment
+    errors = [error for error in ended if error is not None]
+    assert errors
+    for error in errors:
+        assert isinstance(error, RunError)
+        assert re.search(match, str(error))
+    for call in (engine.generate(request([5])), engine.check_health()):
         with pytest.raises(RunError, match=match):
             await call
+
+
+async def _error(task: asyncio.Task[Generation]) -> BaseException | None:
+    await asyncio.wait({task})
+    return task.exception()

@@ -164,8 +164,10 @@ class SamplingContract:
         self, engine: Engine, model: TinyModel
     ) -> None:
         others = asyncio.create_task(replies(engine, map(request, prompts()[2:])))
-        for cancelled in await busy(engine):
+        waiting = await busy(engine)
+        for cancelled in waiting:
             cancelled.cancel()
+        for cancelled in waiting:
             with pytest.raises(asyncio.CancelledError):
                 await cancelled
         assert_agree(model, prompts()[2:], await others)

@@ -52,8 +52,9 @@ async def replies(engine: Engine, requests: Iterable[GenerateRequest]) -> list[G
 
 
 async def busy(engine: Engine) -> list[asyncio.Task[Generation]]:
-    """Requests that the engine is answering, and will be for a while."""
-    tasks = [asyncio.create_task(engine.generate(request(prompt, max_tokens=400))) for prompt in prompts()]
+    """Requests that the engine is answering, and will be for a while: more than it answers at once."""
+    asked = [request(prompt, max_tokens=400) for prompt in prompts() * 8]
+    tasks = [asyncio.create_task(engine.generate(each)) for each in asked]
     await asyncio.sleep(PAUSE_S)
     # by chance a reply may have ended already
     waiting = [task for task in tasks if not task.done()]

@@ -12,6 +12,7 @@ from molt_core.api.options import NoOptions
 from molt_core.errors import RunError
 from molt_core.testing.engine_contract import (
     EngineContract,
+    assert_all_raise,
     assert_stopped,
     assert_unusable_after_a_failed_update,
     busy,
@@ -45,10 +46,10 @@ class TestContract(EngineContract):
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_cancelled_request_leaves_the_batch(engine: TransformersEngine) -> None:
-    cancelled = asyncio.create_task(engine.generate(request(prompts()[0], max_tokens=400)))
-    await asyncio.sleep(0.05)
-    cancelled.cancel()
-    await asyncio.wait({cancelled})
+    waiting = await busy(engine)
+    for cancelled in waiting:
+        cancelled.cancel()
+    await asyncio.wait(waiting)
     await engine.generate(request(prompts()[1], max_tokens=2))
     assert engine._batch is not None
     assert engine._batch.num_unfinished == 0
@@ -62,9 +63,7 @@ async def test_a_model_that_raises_ends_every_waiting_request(own_engine: Transf
     waiting = await busy(own_engine)
     assert own_engine._model is not None
     del own_engine._model.module.lm_head
-    for call in (*waiting, own_engine.generate(request([5])), own_engine.check_health()):
-        with pytest.raises(RunError, match=r"engine-0 .* died: AttributeError.*lm_head"):
-            await call
+    await assert_all_raise(own_engine, waiting, r"engine-0 .* died: AttributeError.*lm_head")
 
 
 async def test_stop_ends_those_who_wait(own_engine: TransformersEngine) -> None:

@@ -15,6 +15,7 @@ from molt_plugin_vllm.spec import VllmOptions
 from molt_core.errors import RunError
 from molt_core.testing.engine_contract import (
     EngineContract,
+    assert_all_raise,
     assert_stopped,
     assert_unusable_after_a_failed_update,
     busy,
@@ -43,12 +44,12 @@ class TestContract(EngineContract):
 
 
 async def test_a_cancelled_request_is_aborted_in_vllm(engine: VllmEngine) -> None:
-    cancelled = asyncio.create_task(engine.generate(request(prompts()[0], max_tokens=400)))
-    await asyncio.sleep(0.05)
+    waiting = await busy(engine)
     assert engine._llm is not None
-    assert engine._llm.get_num_unfinished_requests() == 1
-    cancelled.cancel()
-    await asyncio.wait({cancelled})
+    assert engine._llm.get_num_unfinished_requests() > 0
+    for cancelled in waiting:
+        cancelled.cancel()
+    await asyncio.wait(waiting)
     assert engine._llm.get_num_unfinished_requests() == 0
 
 
@@ -94,16 +95,9 @@ async def test_a_killed_engine_core_ends_every_waiting_request_and_names_the_sig
     waiting = await busy(engine)
     os.kill(family[0].pid, signal.SIGKILL)
     async with asyncio.timeout(30):
-        for call in waiting:
-            with pytest.raises(RunError, match=r"engine-1 \(vllm.*killed by SIGKILL"):
-                await call
-        for later in (
-            engine.generate(request([5])),
-            engine.check_health(),
-            engine.update_weights(model.weights(model.next_version()), drain=False),
-        ):
-            with pytest.raises(RunError, match="SIGKILL"):
-                await later
+        await assert_all_raise(engine, waiting, r"engine-1 \(vllm.*killed by SIGKILL")
+        with pytest.raises(RunError, match="SIGKILL"):
+            await engine.update_weights(model.weights(model.next_version()), drain=False)
     await engine.stop()
     assert not [process for process in family if process.is_running()]
 
