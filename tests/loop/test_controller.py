@@ -23,6 +23,7 @@ from molt_core.loop.ports import RolloutsLost
 from molt_core.loop.stop import StopSignal
 from molt_core.report.ledger import Ledger
 from molt_core.testing import FakePolicy, FakeSampler, fake_tasks, run_virtual
+from tests.loop.counted import Counted
 
 
 class LeavesOut(FakeSampler):
@@ -484,25 +485,8 @@ class Forgets(FakePolicy):
         return await super().save(step, state, payloads)
 
 
-class Counts:
-    """An estimator that remembers how many rollouts it has seen."""
-
-    def __init__(self):
-        self.seen = 0
-
-    def advantages(self, batch):
-        self.seen += len(batch.rewards)
-        return batch.rewards - batch.rewards.mean()
-
-    def state(self):
-        return {"seen": self.seen}
-
-    def restore(self, state):
-        self.seen = state["seen"]
-
-
 def test_groups_whose_tokens_are_lost_are_sampled_again_and_count_once_for_everyone(tmp_path):
-    estimator = Counts()
+    estimator = Counted()
     run = Run(
         tmp_path, policy=Forgets(step_s=3.0), estimator=estimator, max_staleness=2, save_every=2, steps=6
     )

@@ -22,23 +22,7 @@ from molt_core.loop.state import LoopState
 from molt_core.loop.stop import StopSignal
 from molt_core.report.ledger import Ledger
 from molt_core.testing import FakePolicy, FakeSampler, fake_tasks, run_virtual
-
-
-class Counted:
-    """An estimator that remembers how many rewards it has seen."""
-
-    def __init__(self):
-        self.seen = 0
-
-    def advantages(self, batch):
-        self.seen += len(batch.rewards)
-        return batch.rewards - batch.rewards.mean()
-
-    def state(self):
-        return {"seen": self.seen}
-
-    def restore(self, state):
-        self.seen = state["seen"]
+from tests.loop.counted import Counted
 
 
 class Disk:
