@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from molt_core.experience import TrainItem
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 
@@ -23,3 +25,18 @@ def qwen3_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tiny_trainer import save_model
 
     return save_model(tmp_path_factory.mktemp("qwen3"))
+
+
+@pytest.fixture(scope="module")
+def items(qwen3_folder: Path) -> list[TrainItem]:
+    """Sampled by nearly the policy that trains on them."""
+    from every_algorithm import near_policy
+
+    return near_policy(qwen3_folder)
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tiny_trainer import save_model
+
+    return save_model(tmp_path_factory.mktemp("teacher"), "llama")

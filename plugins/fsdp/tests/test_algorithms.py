@@ -17,7 +17,6 @@ from every_algorithm import (
     Choice,
     importance,
     in_segments,
-    near_policy,
     settings,
     state,
 )
@@ -40,18 +39,6 @@ from molt_core.errors import RunError
 from molt_core.experience import Segment, TrainItem
 
 each_choice = pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
-
-
-@pytest.fixture(scope="module")
-def items(qwen3_folder: Path) -> list[TrainItem]:
-    return near_policy(qwen3_folder)
-
-
-@pytest.fixture(scope="module")
-def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from tiny_trainer import save_model
-
-    return save_model(tmp_path_factory.mktemp("teacher"), "llama")
 
 
 def after_a_step(

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from every_algorithm import WIDE, Choice, near_policy, settings
+from every_algorithm import WIDE, Choice, settings
 from molt_plugin_estimators import spec as estimators
 from molt_plugin_losses import correction_spec as corrections
 from molt_plugin_losses import spec as losses
-from tiny_trainer import save_model, started, train_batch
+from tiny_trainer import started, train_batch
 
 from molt_core.experience import TrainItem
 
@@ -80,16 +80,6 @@ def choices() -> dict[str, Choice]:
 
 
 CHOICES = choices()
-
-
-@pytest.fixture(scope="module")
-def items(qwen3_folder: Path) -> list[TrainItem]:
-    return near_policy(qwen3_folder)
-
-
-@pytest.fixture(scope="module")
-def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(tmp_path_factory.mktemp("teacher"), "llama")
 
 
 @pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
